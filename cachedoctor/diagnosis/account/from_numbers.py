@@ -47,8 +47,9 @@ def place(judged: Judged) -> list[Placed]:
     together = max(0, min(r.together_tokens, prompt) - cached) if r.together_tokens else 0
     split = _split(judged, prompt, cached)
     if split == _NOTHING and not together:  # as most are
-        new: list[Placed] = [("new", None, computed)] if computed else []
-        return [("reused", None, cached), *new] if cached else new
+        if cached and computed:
+            return [("reused", None, cached), ("new", None, computed)]
+        return [("reused", None, cached)] if cached else [("new", None, computed)] if computed else []
     codes = judged.verdict.codes
     client, server, undecided = _decided(judged, split) if split[2] else split
     if together:

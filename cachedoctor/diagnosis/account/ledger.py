@@ -269,23 +269,19 @@ class Ledger(msgspec.Struct, gc=False):
     def add_client(self, judged: Judged, placed: list[Placed]) -> None:
         """Count a request that is final for the client that asked: who that was is in a line after its end."""
         r = judged.request
-        if r.parent is not None:
+        name, address = asker(judged), r.seen.asked.client
+        if r.parent is not None or name is None:
             return
-        self._count_client(judged, placed)
-        if r.seen.asked.client is None:
+        self._of_client(name).add(placed, 1)
+        if address is None:
             return
         clients = self.servers[r.session].clients
-        if r.seen.asked.client not in clients:
+        if address not in clients:
             if self.kept >= KEPT:
                 return
             self.kept += 1
-            clients[r.seen.asked.client] = Sum()
-        clients[r.seen.asked.client].add(placed, 1)
-
-    def _count_client(self, judged: Judged, placed: list[Placed]) -> None:
-        name = asker(judged)
-        if name is not None:
-            self._of_client(name).add(placed, 1)
+            clients[address] = Sum()
+        clients[address].add(placed, 1)
 
     def _of_client(self, name: ClientName) -> Sum:
         """Return the sum of a client, or that of all who came too late to be remembered."""

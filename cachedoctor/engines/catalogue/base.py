@@ -180,6 +180,8 @@ class Event(msgspec.Struct, gc=False):
     """Match of the fused pattern, for an event that stands for several lines."""
     lines: Sequence[int] = ()
     """Their line numbers."""
+    texts: Sequence[bytes] = ()
+    """The lines themselves, where the fused pattern matched them."""
 
     @property
     def text(self) -> bytes:

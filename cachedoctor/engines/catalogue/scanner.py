@@ -67,13 +67,14 @@ class Scanner:
                 at, end = found.span()
                 at += 1
                 line += 1 if at - counted == 1 else count(b"\n", counted, at)
-                more = count(b"\n", at, end)
-                seen += more
-                number = first + line
-                spans = range(number, number + more + 1) if numbers is None else numbers[line : line + more + 1]
-                line, counted = line + more, end
+                texts = data[at:end].split(b"\n")
+                past_lines = line + len(texts)
+                spans = range(first + line, first + past_lines) if numbers is None else numbers[line:past_lines]
+                seen += len(texts) - 1
+                line, counted = past_lines - 1, end
                 yield Event(
-                    "fused", None, _NO_FIELDS, int(found[1]), int(found[2]), spans[0], data, at, end, found, spans
+                    "fused", None, _NO_FIELDS, int(found[1]), int(found[2]), spans[0], data, at, end, found, spans,
+                    texts,
                 )  # fmt: skip
                 continue
             if found.start() < past:
@@ -139,7 +140,7 @@ class Scanner:
 
     def singly(self, event: Event) -> Iterator[Event]:
         """Events of the lines that ``event`` stands for, each read as if the input had been cut around it."""
-        for number, line in zip(event.lines, event.whole.split(b"\n"), strict=True):
+        for number, line in zip(event.lines, event.texts, strict=True):
             counted, last = self.recognised, self.last_line
             found = list(self.scan(Segment(None, line + b"\n", number)))
             self.recognised, self.last_line = counted, last  # the line was counted with the event

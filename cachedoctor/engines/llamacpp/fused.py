@@ -17,15 +17,16 @@ from cachedoctor.model import Check, Mark
 from cachedoctor.model.bounds import MS, SHARE
 from cachedoctor.model.observed import MAX_CHECKS, Observed, Progressed
 
-# Groups 1 and 2 are slot and task, from the slot prefix that comes before PATTERN.
-NEW_NAME, SIMILARITY, F_KEEP, T_LAST, TASK = range(3, 8)
-"""Groups of a slot choice."""
-CHOICE_TAIL = 8
-LAUNCHED = 20
-LAUNCH_TAIL = 21
-BATCHES_ALONE = 33
-CHECKING = 36
-END_ALONE = 37
+# Places in the groups of a match; the first two are slot and task, from the slot prefix that comes before PATTERN.
+NEW_NAME, SIMILARITY, F_KEEP, T_LAST, TASK = range(2, 7)
+"""Of a slot choice."""
+CHOICE_TAIL = 7
+LAUNCHED = 19
+LAUNCH_TAIL = 20
+BATCHES_ALONE = 32
+CHECKING = 35
+END_ALONE = 36
+TAIL = 12
 
 # Within a tail: prompt length (2 groups), batches (3), end (7).
 CONTEXT, PROMPT, BATCHES, END = 0, 1, 2, 5
@@ -108,24 +109,26 @@ READ_CHECK = late(rb"with \[(-?\d{1,15}), (-?\d{1,15})\] against (-?\d{1,15})")
 Shape = tuple[Any, ...]
 """Which lines took part, and what of them makes another row: the header, a creation, the word of a check."""
 _Groups = tuple[bytes | Any, ...]
-"""Groups of a match, those that took no part None; the first is the whole match, so that they count as in ``fused``."""
+"""Groups of a match, those that took no part None."""
 
 
 class Block(msgspec.Struct, gc=False):
     """Lines that were read in one match."""
 
+    shape: Shape
     groups: _Groups
     last: int
-    """The last group that took part."""
-    lines: list[bytes]
-    """Of many batches the first lines and the last ones; those between are empty, as nothing cites one of them."""
+    """Place of the last group that took part."""
+    lines: Sequence[bytes]
     numbers: Sequence[int]
     """Line numbers."""
     slot: int
     task: int
     """Of the launch, where there is one; else as the lines have it."""
-    launched: int
+    launched: int = -1
     """Index of the launch; -1 when there is none."""
+    tail: _Groups = ()
+    """Groups of what follows the launch."""
 
     def mark(self, at: int) -> Mark:
         """The line with this index."""
@@ -134,25 +137,25 @@ class Block(msgspec.Struct, gc=False):
 
 def block_of(event: Event, match: re.Match[bytes]) -> Block:
     """The lines of an event that stands for several."""
-    groups = (b"",) + match.groups()  # noqa: RUF005  # unpacking them takes twice as long, and this is hot
-    last, numbers, launched = match.lastindex or 0, event.lines, groups[TASK]
-    text, count = event.block[event.start : event.end], len(numbers)
-    lines = text.split(b"\n") if count <= _MANY or last == CHECKING else _ends_of(text, count)
-    if launched is not None:
-        return Block(groups, last, lines, numbers, event.slot, int(launched), 2 if lines[1].find(SAMPLER) >= 0 else 1)
-    return Block(groups, last, lines, numbers, event.slot, event.task, -1 if groups[LAUNCHED] is None else 0)
+    groups, lines, last, launched, task = match.groups(), event.texts, (match.lastindex or 0) - 1, 0, event.task
+    if groups[TASK] is not None:
+        tail, task = groups[CHOICE_TAIL : CHOICE_TAIL + TAIL], int(groups[TASK])
+        launched = 2 if lines[1].find(SAMPLER) >= 0 else 1
+    elif groups[LAUNCHED] is not None:
+        tail = groups[LAUNCH_TAIL : LAUNCH_TAIL + TAIL]
+    else:
+        created = _creates(groups[BATCHES_ALONE + REST])
+        alone = last, groups[END_ALONE], groups[BATCHES_ALONE], created, groups[CHECKING], len(lines) > 1
+        return Block(alone, groups, last, lines, event.lines, event.slot, task)
+    context, _, cached, _, rest, header, end = tail[: END + 2]
+    first, batches, several = groups[T_LAST] is None, rest and _creates(rest), len(lines) > 1
+    shape = launched > 0, groups[NEW_NAME], first, context is None, cached, batches, header, end is None, several
+    return Block(shape, groups, last, lines, event.lines, event.slot, task, launched, tail)
 
 
-_FIRST, _LAST = 5, 6
-"""Lines up to the first batch, and from the head of the timing block on."""
-_MANY = 16
-"""Lines that are cut apart all of them."""
-
-
-def _ends_of(text: bytes, count: int) -> list[bytes]:
-    """Cut the first and the last of many lines."""
-    first, last = text.split(b"\n", _FIRST)[:_FIRST], text.rsplit(b"\n", _LAST)[1:]
-    return [*first, *[b""] * (count - _FIRST - _LAST), *last]
+def _creates(batches: bytes | None) -> bool:
+    """Whether a checkpoint is created between these batches."""
+    return batches is not None and batches.find(CREATED) >= 0
 
 
 def read(run: ServerRun, block: Block) -> None:
@@ -170,31 +173,14 @@ def read(run: ServerRun, block: Block) -> None:
         _batches(run, slot, block, cached, rest, 0, 0)
 
 
-# ---- rows after the lines
-
-
-def shape(block: Block) -> Shape:
-    """Which lines there are, in which wording: the same shape has the same rows."""
-    groups, launched, several = block.groups, block.launched, len(block.lines) > 1
-    if launched < 0:
-        rest = groups[BATCHES_ALONE + REST]
-        created = bool(rest) and rest.find(CREATED) >= 0
-        return block.last, groups[END_ALONE], groups[BATCHES_ALONE], created, groups[CHECKING], several
-    tail = CHOICE_TAIL if launched else LAUNCH_TAIL
-    prompt, _, cached, _, rest, head, end = groups[tail : tail + END + 2]
-    batches = rest.find(CREATED) >= 0 if rest else rest
-    first = groups[T_LAST] is None
-    return launched > 0, groups[NEW_NAME], first, prompt is None, cached, batches, head, end is None, several
-
-
 # ---- what they say
 
 
 def _launch(run: ServerRun, slot: Slot, block: Block) -> None:
     """Take a launch, the choice before it, and what follows it at once."""
-    groups, lines, numbers, at, tail = block.groups, block.lines, block.numbers, block.launched, LAUNCH_TAIL
+    groups, lines, numbers, at = block.groups, block.lines, block.numbers, block.launched
     if at:
-        tail, t_last, mark = CHOICE_TAIL, groups[T_LAST], Mark(numbers[0], lines[0])
+        t_last, mark = groups[T_LAST], Mark(numbers[0], lines[0])
         if t_last is None:
             similarity, keep = float(groups[SIMILARITY]), float(groups[F_KEEP])
             run.choose(
@@ -203,7 +189,7 @@ def _launch(run: ServerRun, slot: Slot, block: Block) -> None:
         else:
             run.choose(slot, mark, "lru", None, None, int(t_last))
     request = run.launch(slot, block.task, Mark(numbers[at], lines[at]))
-    context, prompt, _, cached, rest, *end = groups[tail : tail + _TAIL]
+    context, prompt, _, cached, rest, *end = block.tail
     if prompt is not None:
         at += 1
         run.fit(slot, int(context))
@@ -216,7 +202,7 @@ def _launch(run: ServerRun, slot: Slot, block: Block) -> None:
         _end(run, slot, request, block, end, timing)
 
 
-def _timing(lines: list[bytes]) -> int:
+def _timing(lines: Sequence[bytes]) -> int:
     """Index of the line that times the prompt: that of the reply, the total and the release come after it."""
     return len(lines) - (5 if lines[-2].find(GRAPHS) >= 0 else 4)
 
@@ -255,7 +241,7 @@ def _batches(run: ServerRun, slot: Slot, block: Block, cached: bytes, rest: byte
             slot.created(created, int(found[2]), int(found[3]), int(found[1]), line)
 
 
-_AFTER, _TAIL = len(CREATED), 12
+_AFTER = len(CREATED)
 _MOST_MS, _WHOLE = MS.most, SHARE.most
 
 

@@ -258,8 +258,8 @@ def settle(
     )  # fmt: skip
     if owner is not None:
         talk.record(request, owner, seen.released_tokens or 0)
-    if more is NOTHING_MORE and not slot.dropped and facts.memory != "swa" and keeps_all(request):
-        return request, None
+    if found is not None and not slot.dropped and facts.memory != "swa":
+        return request, None  # a plain request keeps all that its slot held
     return _effects(request, more, owner, facts, past, slot, slots)
 
 

@@ -173,7 +173,7 @@ class Tracker:
 
     def _feed_block(self, event: Event, match: re.Match[bytes]) -> None:
         block = blocks.block_of(event, match)
-        run, launched, shape = self.run, block.launched, blocks.shape(block)
+        run, launched, shape = self.run, block.launched, block.shape
         known = shape in run.shapes
         if launched < 0:
             if known and (len(block.lines) < 2 or run.slot(block.slot).serves(block.task)):

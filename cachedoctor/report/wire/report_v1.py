@@ -47,7 +47,7 @@ def encode_request(judged: Judged) -> bytes:
     client, server = _split(judged) if lost else (r.lost_client, r.lost_server)
     nobody = asked.client is None and asked.endpoint is None and judged.asker is None
     who = None if nobody else asker(judged)
-    bounds, at_least = (r.bounds, r.at_least) if r.between or r.prefix_between else ({}, {})
+    bounds, at_least = r.bounds if r.between or r.prefix_between else {}, r.at_least if r.between else {}
     hidden = not lost and not r.checkpoints_shown and seen.tried is None
     checkpoints = _HIDDEN if hidden else _checkpoints(r)
     return _encoder.encode(
