@@ -43,7 +43,7 @@ class RuleContext:
     """A finished request, its server, what came before it, and the numbers that every rule asks for."""
 
     __slots__ = (
-        "_history", "_remembered", "_replayed", "before", "client_lost", "difference", "early", "facts", "first", "known", "late",
+        "_remembered", "_replayed", "before", "client_lost", "difference", "early", "facts", "first", "history", "known", "late",
         "lcp", "lcp_at_most", "lost", "min_prompt", "own_slot", "pinned", "request", "rough", "server_lost", "setup",
         "slot_before", "slot_taken", "steals", "text_alone", "threads", "whole",
     )  # fmt: skip
@@ -78,6 +78,8 @@ class RuleContext:
         self.setup = setup
         self.facts: Facts = setup.facts
         self.before = before
+        self.history = [judged.request for judged in before]
+        """Earlier requests of the same thread, oldest first, at most 8."""
         self.slot_before = slot_before
         self._remembered = remembered
         self.threads = threads
@@ -87,7 +89,6 @@ class RuleContext:
         """Where the prompts diverge that were given beside the log, or None."""
         self.known = difference is not None and (self.first is None or self.first.kind != "other")
         """The prompts themselves were given: no guess from numbers is needed."""
-        self._history: list[Request] | None = None
         self._replayed: Replay | None = None
         self.min_prompt = options.min_prompt_tokens
         """Tokens: a request with a shorter prompt costs too little to matter."""
@@ -114,7 +115,8 @@ class RuleContext:
             self.own_slot = r.thread == r.held_thread and r.thread_turn > 0
         # where it is not known whose prompt the slot held, a long prefix speaks for its own
         long = self.own_slot is None and self.pinned and lcp is not None and lcp >= LONG
-        self.early = not long and self.lcp_at_most is not None and self.lcp_at_most < EARLY * self.whole
+        at_most = self.lcp_at_most
+        self.early = not long and at_most is not None and at_most < EARLY * self.whole
         """The common prefix is known to end early."""
         half = prompt is not None and lcp is not None and 2 * lcp >= prompt
         self.late = lcp is not None and lcp > 16 and (lcp >= LONG or half)
@@ -171,13 +173,6 @@ class RuleContext:
             one for one in self.beside(last) if one.parent is None and abs((one.prompt_tokens or 0) - length) < MIN_LOST
         )
         return any(alike) and self._remembered.ended_at(self.lcp, FRAME, last.index)
-
-    @property
-    def history(self) -> list[Request]:
-        """Earlier requests of the same thread, oldest first, at most 8."""
-        if self._history is None:
-            self._history = [judged.request for judged in self.before]
-        return self._history
 
     @property
     def earlier(self) -> int | None:

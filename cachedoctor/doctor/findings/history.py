@@ -135,10 +135,15 @@ class FindingHistory(msgspec.Struct, gc=False):
 
         Requests may be asked about when later ones are known.
         """
-        number = request.index
-        thread = self.threads.get(request.thread, ()) if request.thread is not None else ()
-        served = (j.request for j in reversed(self.slots.get(request.slot, ())) if j.request.index < number)
-        return [j for j in thread if j.request.index < number], next(served, None)
+        number, served = request.index, None
+        thread = list(self.threads.get(request.thread, ())) if request.thread is not None else []
+        while thread and thread[-1].request.index >= number:
+            thread.pop()
+        for judged in reversed(self.slots.get(request.slot, ())):
+            if judged.request.index < number:
+                served = judged.request
+                break
+        return thread, served
 
     def beside(self, request: Request) -> list[Request]:
         """Give what other slots served while this request was at work."""

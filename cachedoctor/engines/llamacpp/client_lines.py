@@ -41,6 +41,10 @@ class Clients:
         path = path.partition("?")[0]
         if method != "POST" or not path.endswith(_PROMPTS):
             return
+        if len(self._launched) == 1 and not self._answers and not self._launched[0].child:  # as nearly always
+            only = self._launched.pop()
+            only.client, only.endpoint = address, path
+            return
         self._answers.append((address, path))
         launched = [asked for asked in self._launched if not asked.child]
         if len(self._answers) < len(launched):

@@ -273,20 +273,15 @@ def plain(seen: Observed, facts: Facts, talk: Conversations, *, shown: bool) -> 
     processed, released, generated = seen.processed_tokens, seen.released_tokens, seen.generated_tokens
     thread = talk.get(whose)
     if (
-        thread is None or thread.taken is not None or not held or choice.selected_by != "lcp"
+        thread is None or thread.taken is not None or not held or thread.total != held or choice.selected_by != "lcp"
         or processed is None or not released or not generated or generated > released
         or similarity is None or keep is None or keep <= HALF
         or not (shown or memory is None or memory == "attention")
     ):  # fmt: skip
         return None
-    derived: dict[str, str] = {}
-    prompt, reused = seen.prompt_tokens, seen.cached_tokens
-    if prompt is None:
-        prompt = released - generated + 1
-        derived["prompt_tokens"] = BY_RELEASE
+    printed, reused = seen.prompt_tokens, seen.cached_tokens
+    prompt = released - generated + 1 if printed is None else printed
     cached = prompt - processed
-    if reused is None or reused > prompt:
-        derived["cached_tokens"] = BY_COMPUTED
     low, high = (similarity - HALF) * prompt, (similarity + HALF) * prompt
     keep_low, keep_high = (keep - HALF) * held, (keep + HALF) * held
     if not (cached >= 0 and keep_low < high - 1 and keep_high > low + 1 and held > low):
@@ -297,22 +292,31 @@ def plain(seen: Observed, facts: Facts, talk: Conversations, *, shown: bool) -> 
     most = most if most > least else least
     lcp = cached if cached and least <= cached <= most else held if least <= held <= most else (least + most + 1) // 2
     lcp = cached if cached > lcp else lcp
-    whole, reference = held - (held // 4 if held < 4 * KEPT else KEPT), thread.total
-    if reference != held:
-        return None  # what the slot holds is not its last turn
+    whole, restored = held - (held // 4 if held < _SHORT else KEPT), False if seen.shows_ram else None
     if not whole or not (lcp >= whole or whole <= cached <= held + 8):
         return None
-    if cached > KEPT and not seen.shows_ram and (cached > held + NEAR or cached > (similarity + 0.001) * prompt + NEAR):
+    if restored is None and cached > KEPT and cached > min(held, (similarity + 0.001) * prompt) + NEAR:
         return None
-    if cached < (reference if reference < prompt else prompt - 1) - NEAR:
+    if cached < (held if held < prompt else prompt - 1) - NEAR:
         return None
-    derived["common_prefix_tokens"] = BY_SHARES
-    lost = reference - cached if reference > cached else 0
-    client = reference - lcp if reference > lcp else 0
     return thread, (
-        whose, prompt, cached, processed, derived, similarity, keep, lcp, False, (least, most), reference, held, whose,
-        "reused", lost, client, lcp - cached, thread.turns, False if seen.shows_ram else None,
+        whose, prompt, cached, processed, _DERIVED[printed is None, reused is None or reused > prompt], similarity,
+        keep, lcp, False, (least, most), held, held, whose, "reused", held - cached if held > cached else 0,
+        held - lcp if held > lcp else 0, lcp - cached, thread.turns, restored,
     )  # fmt: skip
+
+
+_SHORT = 4 * KEPT
+_DERIVED: dict[tuple[bool, bool], dict[str, str]] = {
+    (prompt, cached): {
+        **({"prompt_tokens": BY_RELEASE} if prompt else {}),
+        **({"cached_tokens": BY_COMPUTED} if cached else {}),
+        "common_prefix_tokens": BY_SHARES,
+    }
+    for prompt in (False, True)
+    for cached in (False, True)
+}
+"""What is derived of a plain request, and how, by whether its prompt and what was reused of it are."""
 
 
 def concluded(
