@@ -371,9 +371,9 @@ class Ledger(msgspec.Struct, gc=False):
         for name, found in self.clients.items():
             whole.clients.setdefault(name, Sum()).merge(found)
         for one, rows_of_it in recent:
-            name = asker(one)
-            if one.request.parent is None and name is not None:
-                whole._of_client(name).add(rows_of_it, 1)
+            who = asker(one)
+            if one.request.parent is None and who is not None:
+                whole._of_client(who).add(rows_of_it, 1)
         if not whole.clients and not any(callers):
             return []
         unknown = self._of_nobody(whole.clients.values())

@@ -381,7 +381,7 @@ class Servers:
                     yield _ServerStep(event.line - before, tell, event)
                     continue
                 # lines of others are in between: only one by one are the requests of all counted in their order
-                torn = event.row is None and event.lines[-1] - event.lines[0] >= len(event.lines)
+                torn = event.row is None and event.lines
                 for part in scanner.singly(event) if torn else (event,):
                     yield _ServerStep(part.line - before, take, part)
         except Exception as error:  # one server must not end the run

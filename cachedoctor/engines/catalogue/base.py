@@ -179,9 +179,14 @@ class Event(msgspec.Struct, gc=False):
     match: re.Match[bytes] | None = None
     """Match of the fused pattern, for an event that stands for several lines."""
     lines: Sequence[int] = ()
-    """Their line numbers."""
+    """Their line numbers; of those that the fused pattern matched only where others come between them."""
     texts: Sequence[bytes] = ()
-    """The lines themselves, where the fused pattern matched them."""
+    """The lines themselves, where the fused pattern matched them; slot and task are in its match alone."""
+
+    @property
+    def numbers(self) -> Sequence[int]:
+        """Line numbers of an event that stands for several lines."""
+        return self.lines or range(self.line, self.line + len(self.texts))
 
     @property
     def text(self) -> bytes:

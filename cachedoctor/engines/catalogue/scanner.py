@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -13,6 +13,7 @@ from cachedoctor.engines.catalogue.reading import WithOthers, furthest
 from cachedoctor.model import Segment
 
 _NO_FIELDS: dict[str, Any] = {}
+_NO_NUMBERS: Sequence[int] = ()
 _MAX_SPELLINGS = 4096
 """Spellings of heads remembered; they differ in blanks only, and hostile text must not fill the memory."""
 
@@ -68,14 +69,15 @@ class Scanner:
                 at += 1
                 line += 1 if at - counted == 1 else count(b"\n", counted, at)
                 texts = data[at:end].split(b"\n")
-                past_lines = line + len(texts)
-                spans = range(first + line, first + past_lines) if numbers is None else numbers[line:past_lines]
+                begins, counted = line, end
+                line += len(texts) - 1
                 seen += len(texts) - 1
-                line, counted = past_lines - 1, end
-                yield Event(
-                    "fused", None, _NO_FIELDS, int(found[1]), int(found[2]), spans[0], data, at, end, found, spans,
-                    texts,
-                )  # fmt: skip
+                number, spans = first + begins, _NO_NUMBERS
+                if numbers is not None:
+                    number = numbers[begins]
+                    if numbers[line] - number > line - begins:  # lines of others come between them
+                        spans = numbers[begins : line + 1]
+                yield Event("fused", None, _NO_FIELDS, -1, -1, number, data, at, end, found, spans, texts)
                 continue
             if found.start() < past:
                 continue
@@ -140,13 +142,13 @@ class Scanner:
 
     def singly(self, event: Event) -> Iterator[Event]:
         """Events of the lines that ``event`` stands for, each read as if the input had been cut around it."""
-        for number, line in zip(event.lines, event.texts, strict=True):
+        for number, line in zip(event.numbers, event.texts, strict=True):
             counted, last = self.recognised, self.last_line
             found = list(self.scan(Segment(None, line + b"\n", number)))
             self.recognised, self.last_line = counted, last  # the line was counted with the event
             yield from found
 
-    def recognise_all(self, lines: list[bytes]) -> list[Message]:
+    def recognise_all(self, lines: Iterable[bytes]) -> list[Message]:
         """Wanted rows of several lines, one by one."""
         rows = [event.row for line in lines for event in self._catalogue.recognise(line)]
         return [row for row in rows if row is not None and row.id in self._plan.wanted]

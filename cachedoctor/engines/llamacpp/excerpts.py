@@ -287,9 +287,9 @@ class ExcerptReader:
         to_the_end: set[int] = set()
         for event in _EveryLine(self._catalogue, self._plan).scan(Segment(None, segment.data, 0)):
             row = event.row
-            scanned.update(event.lines if row is None else (event.line,))
+            scanned.update(event.numbers if row is None else (event.line,))
             if row is None:
-                to_the_end.update(event.lines)
+                to_the_end.update(event.numbers)
                 continue
             start = max(0, lines[event.line].find(row.heads[0].encode()))
             # settings and the like are left to the scanner: a cut one says nothing wrong

@@ -120,8 +120,10 @@ class Block(msgspec.Struct, gc=False):
     last: int
     """Place of the last group that took part."""
     lines: Sequence[bytes]
+    first: int
+    """Number of the first line."""
     numbers: Sequence[int]
-    """Line numbers."""
+    """Line numbers, where others come between them."""
     slot: int
     task: int
     """Of the launch, where there is one; else as the lines have it."""
@@ -130,27 +132,32 @@ class Block(msgspec.Struct, gc=False):
     tail: _Groups = ()
     """Groups of what follows the launch."""
 
+    def number(self, at: int) -> int:
+        """Number of the line with this index."""
+        return self.numbers[at] if self.numbers else self.first + at
+
     def mark(self, at: int) -> Mark:
         """The line with this index."""
-        return Mark(self.numbers[at], self.lines[at])
+        return Mark(self.numbers[at] if self.numbers else self.first + at, self.lines[at])
 
 
 def block_of(event: Event, match: re.Match[bytes]) -> Block:
     """The lines of an event that stands for several."""
-    groups, lines, last, launched, task = match.groups(), event.texts, (match.lastindex or 0) - 1, 0, event.task
+    groups, lines, last, launched = match.groups(), event.texts, (match.lastindex or 0) - 1, 0
+    slot = int(groups[0])
     if groups[TASK] is not None:
         tail, task = groups[CHOICE_TAIL : CHOICE_TAIL + TAIL], int(groups[TASK])
         launched = 2 if lines[1].find(SAMPLER) >= 0 else 1
     elif groups[LAUNCHED] is not None:
-        tail = groups[LAUNCH_TAIL : LAUNCH_TAIL + TAIL]
+        tail, task = groups[LAUNCH_TAIL : LAUNCH_TAIL + TAIL], int(groups[1])
     else:
         created = _creates(groups[BATCHES_ALONE + REST])
         alone = last, groups[END_ALONE], groups[BATCHES_ALONE], created, groups[CHECKING], len(lines) > 1
-        return Block(alone, groups, last, lines, event.lines, event.slot, task)
+        return Block(alone, groups, last, lines, event.line, event.lines, slot, int(groups[1]))
     context, _, cached, _, rest, header, end = tail[: END + 2]
     first, batches, several = groups[T_LAST] is None, rest and _creates(rest), len(lines) > 1
     shape = launched > 0, groups[NEW_NAME], first, context is None, cached, batches, header, end is None, several
-    return Block(shape, groups, last, lines, event.lines, event.slot, task, launched, tail)
+    return Block(shape, groups, last, lines, event.line, event.lines, slot, task, launched, tail)
 
 
 def _creates(batches: bytes | None) -> bool:
@@ -178,9 +185,9 @@ def read(run: ServerRun, block: Block) -> None:
 
 def _launch(run: ServerRun, slot: Slot, block: Block) -> None:
     """Take a launch, the choice before it, and what follows it at once."""
-    groups, lines, numbers, at = block.groups, block.lines, block.numbers, block.launched
+    groups, lines, at = block.groups, block.lines, block.launched
     if at:
-        t_last, mark = groups[T_LAST], Mark(numbers[0], lines[0])
+        t_last, mark = groups[T_LAST], block.mark(0)
         if t_last is None:
             similarity, keep = float(groups[SIMILARITY]), float(groups[F_KEEP])
             run.choose(
@@ -188,12 +195,12 @@ def _launch(run: ServerRun, slot: Slot, block: Block) -> None:
             )
         else:
             run.choose(slot, mark, "lru", None, None, int(t_last))
-    request = run.launch(slot, block.task, Mark(numbers[at], lines[at]))
+    request = run.launch(slot, block.task, block.mark(at))
     context, prompt, _, cached, rest, *end = block.tail
     if prompt is not None:
         at += 1
         run.fit(slot, int(context))
-        request.record_prompt(int(prompt), Mark(numbers[at], lines[at]))
+        request.record_prompt(int(prompt), block.mark(at))
     timing = 0 if end[1] is None else _timing(lines)
     if rest is not None:
         behind = len(lines) - timing + bool(end[0]) if timing else 0
@@ -210,12 +217,12 @@ def _timing(lines: Sequence[bytes]) -> int:
 def _end(run: ServerRun, slot: Slot, request: Observed, block: Block, end: Sequence[Any], at: int) -> None:
     """Take the timings, of which that of the prompt is the line ``at``, and the release."""
     header, ms, processed, reply_ms, generated, released, truncated = end
-    lines, numbers, spent, replied = block.lines, block.numbers, float(ms), float(reply_ms)
+    spent, replied = float(ms), float(reply_ms)
     if header:
         run.timing = slot
     slot.finish(
-        request, Mark(numbers[at], lines[at]), spent if spent <= _MOST_MS else None, int(processed),
-        replied if replied <= _MOST_MS else None, int(generated), Mark(numbers[-1], lines[-1]), int(released),
+        request, block.mark(at), spent if spent <= _MOST_MS else None, int(processed),
+        replied if replied <= _MOST_MS else None, int(generated), block.mark(len(block.lines) - 1), int(released),
         truncated == b"1",
     )  # fmt: skip
     run.close(slot)
@@ -224,7 +231,7 @@ def _end(run: ServerRun, slot: Slot, request: Observed, block: Block, end: Seque
 def _batches(run: ServerRun, slot: Slot, block: Block, cached: bytes, rest: bytes, at: int, behind: int) -> None:
     """Take the first batch, the line ``at``, and those of later ones; so many lines stand ``behind`` them."""
     if run.first("seq_rm", slot.id, block.task):
-        run.batch(slot, block.task, int(cached), Mark(block.numbers[at], block.lines[at]))
+        run.batch(slot, block.task, int(cached), block.mark(at))
     if not rest:
         return
     request = slot.open
@@ -237,7 +244,7 @@ def _batches(run: ServerRun, slot: Slot, block: Block, cached: bytes, rest: byte
         where = rest.rfind(CREATED)
         found = READ_CREATED.match(rest, where + _AFTER)  # its size was read when it was met for the first time
         if found is not None:
-            line = block.numbers[-1 - behind - rest.count(b"\n", where)]
+            line = block.number(len(block.lines) - 1 - behind - rest.count(b"\n", where))
             slot.created(created, int(found[2]), int(found[3]), int(found[1]), line)
 
 
@@ -249,6 +256,7 @@ def _checks(run: ServerRun, slot: Slot, block: Block) -> None:
     request = run.attend(slot, block.task, block.mark(0))
     found = READ_CHECK.findall(b"\n".join(block.lines))  # one in each line
     said = list(map(int, chain.from_iterable(found[:MAX_CHECKS])))
-    checks = list(map(Check, said[::3], said[1::3], said[2::3], block.numbers, block.lines))
+    numbers = map(block.number, range(len(block.lines)))
+    checks = list(map(Check, said[::3], said[1::3], said[2::3], numbers, block.lines))
     request.record_checks(checks, len(found), block.mark(0))
-    request.extend(block.numbers[-1])
+    request.extend(block.number(len(block.lines) - 1))

@@ -156,7 +156,7 @@ class Tracker:
             if not self.run.asleep and (self.run.worked or again):
                 self._restart(event.line)
         elif event.message == "launch" and self.run.restarts(event.task, event.stamp):
-            self._restart_at_launch(event)
+            self._restart_at_launch(event.slot, event.line)
         if event.row not in self.run.rows:
             self.run.first_sight(event.row, whole=lines.is_whole(event))
         lines.read(self.run, event)
@@ -199,7 +199,7 @@ class Tracker:
                 self.feed(single)
             return False
         if restarts:
-            self._restart_at_launch(event)
+            self._restart_at_launch(block.slot, event.line)
         for row in self._scanner.recognise_all(block.lines):
             if row not in self.run.rows:
                 self.run.first_sight(row)
@@ -212,11 +212,11 @@ class Tracker:
         self._scanner.forget()
         self._open(line)
 
-    def _restart_at_launch(self, event: Event) -> None:
+    def _restart_at_launch(self, slot: int, line: int) -> None:
         """Begin a new run, even without start-up lines; the choice of the slot belongs to it."""
-        choice = self.run.slot(event.slot).choice
-        self._restart(event.line if choice is None else choice.line)
-        self.run.slot(event.slot).take_over(choice)
+        choice = self.run.slot(slot).choice
+        self._restart(line if choice is None else choice.line)
+        self.run.slot(slot).take_over(choice)
 
     # ---- ends
 
