@@ -38,6 +38,7 @@ SHOWN = 64
 KEPT = 4096
 """Conversations and clients remembered, each; of those that come later only the server's sums tell."""
 
+_SERVER = ("server", "unexplained")
 _PLAIN = frozenset({"reused", "new"})
 """Rows that leave no question."""
 
@@ -149,10 +150,12 @@ class Unexplained(msgspec.Struct, gc=False):
 
     def question(self, judged: Judged, placed: list[Placed], sign: int) -> None:
         """Count the rows of a request that leave a question, or take them back."""
-        r = judged.request
-        if not judged.verdict.named:
-            self.lost += sign * sum(tokens for row, _, tokens in placed if row in ("server", "unexplained"))
-        undecided = sum(tokens for row, _, tokens in placed if row == "undecided")
+        r, undecided = judged.request, 0
+        for row, _, tokens in placed:
+            if row == "undecided":
+                undecided += tokens
+            elif row in _SERVER and not judged.verdict.named:
+                self.lost += sign * tokens
         if undecided and r.slot_named:
             self.named += sign
         if not undecided or r.outcome != "cold":
@@ -248,7 +251,7 @@ class Ledger(msgspec.Struct, gc=False):
         if not placed or placed[-1][0] in _PLAIN:  # rows are in their order
             return placed
         server.unexplained.question(judged, placed, sign)
-        left = sum(tokens for row, code, tokens in placed if _open(row, code))
+        left = sum([tokens for row, code, tokens in placed if _open(row, code)])
         if sign > 0 and left and (server.worst is None or left > server.worst.tokens):
             server.worst = Worst(left, r.index, r.marks.get("select") or r.marks["start"])
         return placed

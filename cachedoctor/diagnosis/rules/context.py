@@ -97,40 +97,40 @@ class RuleContext:
             worth = (_longest(r) if prompt is None else prompt) >= self.min_prompt
         else:
             worth = prompt is not None and prompt >= self.min_prompt and r.outcome in ("partial", "reprocessed")
-        self.lost: int = (r.lost_tokens or 0) if worth else 0
+        lost = self.lost = (r.lost_tokens or 0) if worth else 0
         """Reference - cached in tokens; 0 when unknown or not worth a word."""
         self.lcp = lcp
         """Longest common prefix in tokens, or None."""
-        self.lcp_at_most = lcp if lcp is not None else _lcp_at_most(r)
+        at_most = self.lcp_at_most = lcp if lcp is not None else _lcp_at_most(r)
         """Upper bound of the common prefix, or None."""
-        self.pinned = r.lcp_exact or (r.prefix_between is not None and r.prefix_between[1] - r.prefix_between[0] <= 1)
+        between = r.prefix_between
+        pinned = self.pinned = r.lcp_exact or (between is not None and between[1] - between[0] <= 1)
         """The common prefix is known but for one token."""
-        self.rough = bool(self.lost) and not self.pinned and _rough(r)
+        self.rough = bool(lost) and not pinned and _rough(r)
         """A number that decides is known within wide bounds only."""
-        self.whole = min(reference, _prompt_at_most(r, reference))
+        most = prompt if prompt is not None else _prompt_at_most(r, reference)
+        whole = self.whole = reference if reference < most else most
         """Tokens that could have been common: the shorter of reference and prompt."""
-        self.own_slot: bool | None = None
-        """Whether the slot held this thread's previous turn; None when unknown."""
+        own: bool | None = None
         if r.thread is not None and r.held_thread is not None:
-            self.own_slot = r.thread == r.held_thread and r.thread_turn > 0
+            own = r.thread == r.held_thread and r.thread_turn > 0
+        self.own_slot = own
+        """Whether the slot held this thread's previous turn; None when unknown."""
         # where it is not known whose prompt the slot held, a long prefix speaks for its own
-        long = self.own_slot is None and self.pinned and lcp is not None and lcp >= LONG
-        at_most = self.lcp_at_most
-        self.early = not long and at_most is not None and at_most < EARLY * self.whole
+        long = own is None and pinned and lcp is not None and lcp >= LONG
+        self.early = not long and at_most is not None and at_most < EARLY * whole
         """The common prefix is known to end early."""
         half = prompt is not None and lcp is not None and 2 * lcp >= prompt
         self.late = lcp is not None and lcp > 16 and (lcp >= LONG or half)
         """The common prefix is known to be long: 1,000 tokens or half of the prompt."""
-        whole = prompt is not None and lcp is not None and lcp >= prompt - 4
-        repeats = whole or (lcp is None and not r.seen.parted) or (prompt is None and not r.cut)
+        again = prompt is not None and lcp is not None and lcp >= prompt - 4
+        repeats = again or (lcp is None and not r.seen.parted) or (prompt is None and not r.cut)
         self.client_lost: int = 0 if repeats else r.lost_client or 0
         """Tokens that the client changed; 0 when the prompt only repeats or extends what the slot held."""
-        self.server_lost: int = (r.lost_server or 0) if self.lost else 0
+        self.server_lost: int = (r.lost_server or 0) if lost else 0
         """Tokens of the common prefix that the server did not reuse."""
-        back = r.restored_from_ram or _came_back(r)
-        taken = self.lost and self.own_slot is False and r.thread_turn
-        kept = r.text_lcp is None or r.text_lcp - (r.cached_tokens or 0) >= MIN_LOST
-        self.slot_taken = bool(taken and kept and not back and not self.forked and not r.uncached)
+        taken = bool(lost) and own is False and r.thread_turn > 0
+        self.slot_taken = taken and not r.uncached and not _returned(r) and not self.forked
         """A known thread came back to a slot with another's content, nothing from RAM helped, and it lost by it: by its
         text, where that is known, its beginning was still the same."""
 
@@ -237,8 +237,8 @@ class RuleContext:
     @property
     def _small(self) -> bool:
         """The prompt, or what its slot held, is known to be shorter than what is judged."""
-        r = self.request
-        return any(0 < (length or 0) < self.min_prompt for length in (r.prompt_tokens, r.held_tokens))
+        r, least = self.request, self.min_prompt
+        return 0 < (r.prompt_tokens or 0) < least or 0 < (r.held_tokens or 0) < least
 
     @property
     def changed_tokens(self) -> tuple[int, int]:
@@ -270,6 +270,12 @@ def _prompt_at_most(r: Request, reference: int) -> int:
         return r.prompt_tokens
     high = r.between.get("prompt_tokens", (0, None))[1]
     return high if high is not None else reference if r.cut else 0
+
+
+def _returned(r: Request) -> bool:
+    """Whether the RAM cache brought its prompt back, or its own text says that its beginning was another one."""
+    kept = r.text_lcp is None or r.text_lcp - (r.cached_tokens or 0) >= MIN_LOST
+    return bool(r.restored_from_ram) or not kept or _came_back(r)
 
 
 def _came_back(r: Request) -> bool:

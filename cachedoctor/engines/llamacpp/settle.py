@@ -288,14 +288,15 @@ def plain(seen: Observed, facts: Facts, talk: Conversations, *, shown: bool) -> 
         return None
     low, high = keep_low if keep_low > low else low, keep_high if keep_high < high else high
     least, most = (int(low + 0.999) if low > 0 else 0), int(high)
-    most = min(most, prompt, held)
+    most = prompt if prompt < most else most
+    most = held if held < most else most
     most = most if most > least else least
     lcp = cached if cached and least <= cached <= most else held if least <= held <= most else (least + most + 1) // 2
     lcp = cached if cached > lcp else lcp
     whole, restored = held - (held // 4 if held < _SHORT else KEPT), False if seen.shows_ram else None
     if not whole or not (lcp >= whole or whole <= cached <= held + 8):
         return None
-    if restored is None and cached > KEPT and cached > min(held, (similarity + 0.001) * prompt) + NEAR:
+    if restored is None and cached > KEPT and (cached > held + NEAR or cached > (similarity + 0.001) * prompt + NEAR):
         return None
     if cached < (held if held < prompt else prompt - 1) - NEAR:
         return None

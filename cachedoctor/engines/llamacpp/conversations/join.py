@@ -385,9 +385,13 @@ class Conversations:
             return apart, 0
         if not self._contested(last, thread.id):
             return [], 0
-        turns = [t for t in thread.recent if last.index - t.request.index < SPAN]
-        before = next((at for at in range(len(turns) - 2, 0, -1) if self._contested(turns[at].request, thread.id)), 0)
-        if not before or interleaved.part_apart(turns[before - 1 : before + 1], turns[-2:]):
+        turns = thread.recent
+        if last.index - turns[0].request.index >= SPAN:
+            turns = [t for t in turns if last.index - t.request.index < SPAN]
+        before = len(turns) - 2
+        while before > 0 and not self._contested(turns[before].request, thread.id):
+            before -= 1
+        if before <= 0 or interleaved.part_apart(turns[before - 1 : before + 1], turns[-2:]):
             return [], 0
         for start in range(before):
             reading = interleaved.read(turns[start:])
@@ -410,11 +414,13 @@ class Conversations:
 
         ``roomy``: the RAM cache has kept all that left a slot, so that a turn of a conversation would have got it back.
         """
-        first = last.held_tokens in (0, None) and not last.cached_tokens
+        first, held = last.held_tokens in (0, None) and not last.cached_tokens, self.get(last.held_thread)
+        if not first and (held is None or held.went_on):
+            return []
         lengths = lengths_of(last)
         if roomy and last.seen.choice.selected_by == "lru" and lengths.prefix is None:
             lengths = replace(lengths, prefix=last.cached_tokens)  # nothing else is known of its beginning
-        if last.prompt_tokens is None or not (first or self._diverges(lengths, self.get(last.held_thread))):
+        if last.prompt_tokens is None or not (first or self._diverges(lengths, held)):
             return []
         head = None if first else lengths.prefix
         found = {
