@@ -22,7 +22,7 @@ from cachedoctor.report.base import FORMATS
 
 CODE = ROOT / "cachedoctor"
 LLAMA = CODE / "engines" / "llamacpp"
-PRINTED = {*Observed.__struct_fields__, *Choice.__struct_fields__, *Slot.__struct_fields__}
+PRINTED = {*Observed.__struct_fields__, *Choice.__struct_fields__, *Slot.__slots__}
 """Fields that only slot.py may write."""
 OTHERS = {"self", "self._before", "session", "self.session"}
 """What has fields of the same names, and belongs to whoever writes them."""

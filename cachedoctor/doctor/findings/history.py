@@ -16,15 +16,14 @@ SPREAD = 0.25
 """Standard deviation of the depths, as a share of their mean, below which no slope can be told."""
 
 
-class PromptSpeed(msgspec.Struct, gc=False):
+class PromptSpeed:
     """Weighted regression of milliseconds per token on depth (middle of the computed span, tokens), weight: tokens."""
 
-    count: int = 0
-    weight: float = 0.0
-    depth: float = 0.0
-    depth2: float = 0.0
-    per_token: float = 0.0
-    product: float = 0.0
+    __slots__ = ("count", "depth", "depth2", "per_token", "product", "weight")
+
+    def __init__(self, count: int = 0, weight: float = 0.0, per_token: float = 0.0) -> None:
+        self.count, self.weight, self.per_token = count, weight, per_token
+        self.depth = self.depth2 = self.product = 0.0
 
     def learn(self, request: Request) -> None:
         """Take a request's timing."""

@@ -329,7 +329,7 @@ class ServerRun:
         found = self.slots.get(id)
         if found is None:
             cold = self.facts.starts_cold
-            found = self.slots[id] = Slot(id, length=0 if cold else None, positions_known=cold)
+            found = self.slots[id] = Slot(id, 0 if cold else None, positions_known=cold)
         return found
 
     def open_requests(self) -> list[Observed]:

@@ -91,45 +91,51 @@ class RunMemory(msgspec.Struct, gc=False):
     """The last line that says so."""
 
 
-class Slot(msgspec.Struct, gc=False):
+class Slot:
     """What the log lets us know of one slot of one server."""
 
-    id: int
-    length: int | None = None
-    """Tokens held; None when unknown."""
-    thread: int | None = None
-    """Conversation whose text it holds."""
-    checkpoints: int = 0
-    """Context checkpoints held, counted from the lines that create, erase and drop them."""
-    positions: list[tuple[int, int]] = msgspec.field(default_factory=list)
-    """(pos_min, pos_max) of the last checkpoint that each request created: all there are up to b8156,
-    which prints no checks."""
-    positions_known: bool = True
-    """No other checkpoints are held."""
-    limit: int | None = None
-    """Checkpoints that its list holds at most, as printed with a creation."""
-    dropped: list[Dropped] = msgspec.field(default_factory=list)
-    """Checkpoints of the present content that were dropped though still good."""
-    stretches: list[SlotStretch] = msgspec.field(default_factory=list)
-    """What was done to the present content, oldest first."""
-    used: bool = False
-    """A request was launched here since the start."""
-    cleared_thread: int | None = None
-    """Conversation whose text it held until the last launch elsewhere, which by its build clears idle slots."""
-    idle_saved: IdleSave | None = None
-    """It was saved for being idle, and not cleared yet."""
-    evictions: int = 0
-    """Evictions of the session when its request was given to it, before the RAM cache was searched."""
-    choice: Choice | None = None
-    open: Observed | None = None
-    """The request that it processes, or that was released and still waits for its timing lines."""
-    released: bool = False
-    owner: int = -1
-    """Index of the request whose last checkpoint is the last of ``positions``."""
-    context: int = 0
-    """Tokens that fit into it, by the last prompt's line."""
-    ended: int = -1
-    """Task of its last finished request."""
+    __slots__ = (
+        "checkpoints", "choice", "cleared_thread", "context", "dropped", "ended", "evictions", "id", "idle_saved",
+        "length", "limit", "open", "owner", "positions", "positions_known", "released", "stretches", "thread", "used",
+    )  # fmt: skip
+
+    def __init__(self, id: int, length: int | None, *, positions_known: bool) -> None:
+        self.id = id
+        self.length = length
+        """Tokens held; None when unknown."""
+        self.thread: int | None = None
+        """Conversation whose text it holds."""
+        self.checkpoints = 0
+        """Context checkpoints held, counted from the lines that create, erase and drop them."""
+        self.positions: list[tuple[int, int]] = []
+        """(pos_min, pos_max) of the last checkpoint that each request created: all there are up to b8156,
+        which prints no checks."""
+        self.positions_known = positions_known
+        """No other checkpoints are held."""
+        self.limit: int | None = None
+        """Checkpoints that its list holds at most, as printed with a creation."""
+        self.dropped: list[Dropped] = []
+        """Checkpoints of the present content that were dropped though still good."""
+        self.stretches: list[SlotStretch] = []
+        """What was done to the present content, oldest first."""
+        self.used = False
+        """A request was launched here since the start."""
+        self.cleared_thread: int | None = None
+        """Conversation whose text it held until the last launch elsewhere, which by its build clears idle slots."""
+        self.idle_saved: IdleSave | None = None
+        """It was saved for being idle, and not cleared yet."""
+        self.evictions = 0
+        """Evictions of the session when its request was given to it, before the RAM cache was searched."""
+        self.choice: Choice | None = None
+        self.open: Observed | None = None
+        """The request that it processes, or that was released and still waits for its timing lines."""
+        self.released = False
+        self.owner = -1
+        """Index of the request whose last checkpoint is the last of ``positions``."""
+        self.context = 0
+        """Tokens that fit into it, by the last prompt's line."""
+        self.ended = -1
+        """Task of its last finished request."""
 
     @property
     def idle(self) -> bool:
