@@ -40,13 +40,17 @@ def place(judged: Judged) -> list[Placed]:
     A child of an ``n > 1`` request has no prompt of its own.
     """
     r = judged.request
-    prompt, cached = r.prompt_tokens, r.cached_tokens
+    prompt, cached, common = r.prompt_tokens, r.cached_tokens, r.common_prefix_tokens
     if r.parent is not None or prompt is None or cached is None or cached > prompt:
         return []
-    computed = prompt - cached
-    together = max(0, min(r.together_tokens, prompt) - cached) if r.together_tokens else 0
-    split = _split(judged, prompt, cached)
-    if split == _NOTHING and not together:  # as most are
+    computed, together, split = prompt - cached, 0, _NOTHING
+    if r.together_tokens:
+        together = max(0, min(r.together_tokens, prompt) - cached)
+    # all that was there was reused, as by most
+    whole = (common is None or common <= cached) and (r.reference_tokens or 0) <= cached and r.text_lcp is None
+    if not whole or r.outcome == "cold":
+        split = _split(judged, prompt, cached)
+    if split == _NOTHING and not together:
         if cached and computed:
             return [("reused", None, cached), ("new", None, computed)]
         return [("reused", None, cached)] if cached else [("new", None, computed)] if computed else []
@@ -131,8 +135,6 @@ def _split(judged: Judged, prompt: int, cached: int) -> _Split:
     if r.outcome == "cold":
         return _NOTHING if r.seen.error is not None else _cold(r, prompt, cached)
     reference, common, text = r.reference_tokens, r.common_prefix_tokens, r.text_lcp
-    if text is None and (reference or 0) <= cached and (common or 0) <= cached:
-        return _NOTHING  # all that was there was reused, as by most
     if r.seen.error is not None:
         return _NOTHING
     if text is None and r.reference_lcp is not None and "ram_unsearched" in r.marks:
