@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -124,7 +123,7 @@ class Analyzer:
         self._sessions = self._lives.sessions
         self._sums = Sums()
         self._ledger = Ledger()
-        self._told: OrderedDict[int, tuple[Judged, list[Placed]]] = OrderedDict()
+        self._told: dict[int, tuple[Judged, list[Placed]]] = {}
         """The last requests as they are counted in the account, by their number."""
         self._reuse = Reuse()
         self._slowest = Slowest()
@@ -377,7 +376,7 @@ class Analyzer:
                 ledger.add(before[0], -1)
             told[number] = one, ledger.add(one)
             if len(told) > OPEN:
-                ledger.add_client(*told.popitem(last=False)[1])
+                ledger.add_client(*told.pop(next(iter(told))))
 
     def _ask_again(self, request: Request) -> Judged:
         """Judge a request again that was given before; by its number it takes the place of what it was."""

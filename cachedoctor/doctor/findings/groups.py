@@ -7,7 +7,6 @@ those of the whole. A rule is asked for its proof where a match becomes the wors
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterator
 
 import msgspec
@@ -77,7 +76,7 @@ class FindingGroups:
         self._ignored = ignored
         self._failures = {} if failures is None else failures
         self._entries: dict[Key, _InputCause] = {}
-        self._waiting: OrderedDict[int, _Costs] = OrderedDict()
+        self._waiting: dict[int, _Costs] = {}
         self._tokens = self._ns = 0
 
     def add(self, rule: RequestRule, match: Match, context: RuleContext, session: Session, speed: PromptSpeed) -> bool:
@@ -94,7 +93,7 @@ class FindingGroups:
         said = self._waiting.get(request.index)
         if said is None:
             if len(self._waiting) >= REVISABLE:
-                self._settle(self._waiting.popitem(last=False)[1])
+                self._settle(self._waiting.pop(next(iter(self._waiting))))
             said = self._waiting[request.index] = _Costs(request.index, session, _lost(request))
         key = (rule.code, match.key, session.path, session.origin)
         entry = self._entries.get(key)

@@ -181,7 +181,8 @@ class Event(msgspec.Struct, gc=False):
     lines: Sequence[int] = ()
     """Their line numbers; of those that the fused pattern matched only where others come between them."""
     texts: Sequence[bytes] = ()
-    """The lines themselves, where the fused pattern matched them; slot and task are in its match alone."""
+    """The lines themselves, where the fused pattern matched them; of many those between the first and the last ones
+    are empty. Slot and task are in its match alone."""
 
     @property
     def numbers(self) -> Sequence[int]:

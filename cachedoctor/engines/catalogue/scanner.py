@@ -38,6 +38,20 @@ class ScanPlan(msgspec.Struct):
     """Message -> what finds a line of it with the lines right after it that say the same: they are one event."""
 
 
+_FIRST, _LAST = 5, 6
+"""Lines up to the first batch, and from the head of the timing block on."""
+_MANY = 2048
+"""Bytes of fused lines that are cut apart all of them."""
+
+
+def _ends_of(text: bytes) -> list[bytes]:
+    """Cut the first and the last of many lines; those between are empty."""
+    between = text.count(b"\n") + 1 - _FIRST - _LAST
+    if between < _LAST:
+        return text.split(b"\n")
+    return [*text.split(b"\n", _FIRST)[:_FIRST], *[b""] * between, *text.rsplit(b"\n", _LAST)[1:]]
+
+
 class Scanner:
     """Scans the segments of one origin."""
 
@@ -68,7 +82,7 @@ class Scanner:
                 at, end = found.span()
                 at += 1
                 line += 1 if at - counted == 1 else count(b"\n", counted, at)
-                texts = data[at:end].split(b"\n")
+                texts = data[at:end].split(b"\n") if end - at < _MANY else _ends_of(data[at:end])
                 begins, counted = line, end
                 line += len(texts) - 1
                 seen += len(texts) - 1
@@ -142,7 +156,7 @@ class Scanner:
 
     def singly(self, event: Event) -> Iterator[Event]:
         """Events of the lines that ``event`` stands for, each read as if the input had been cut around it."""
-        for number, line in zip(event.numbers, event.texts, strict=True):
+        for number, line in zip(event.numbers, event.whole.split(b"\n"), strict=True):
             counted, last = self.recognised, self.last_line
             found = list(self.scan(Segment(None, line + b"\n", number)))
             self.recognised, self.last_line = counted, last  # the line was counted with the event

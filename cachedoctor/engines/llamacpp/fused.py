@@ -18,21 +18,21 @@ from cachedoctor.model.bounds import MS, SHARE
 from cachedoctor.model.observed import MAX_CHECKS, Observed, Progressed
 
 # Places in the groups of a match; the first two are slot and task, from the slot prefix that comes before PATTERN.
-NEW_NAME, SIMILARITY, F_KEEP, T_LAST, TASK = range(2, 7)
-"""Of a slot choice."""
-CHOICE_TAIL = 7
-LAUNCHED = 19
-LAUNCH_TAIL = 20
-BATCHES_ALONE = 32
-CHECKING = 35
-END_ALONE = 36
-TAIL = 12
+NEW_NAME, SIMILARITY, F_KEEP, T_LAST, SAMPLER, TASK = range(2, 8)
+"""Of a slot choice; the group of the sampler is empty, and shows that the line is there."""
+CHOICE_TAIL = 8
+LAUNCHED = 21
+LAUNCH_TAIL = 22
+BATCHES_ALONE = 35
+CHECKING = 38
+END_ALONE = 39
+TAIL, OF_END = 13, 8
 
-# Within a tail: prompt length (2 groups), batches (3), end (7).
+# Within a tail: prompt length (2 groups), batches (3), end (8).
 CONTEXT, PROMPT, BATCHES, END = 0, 1, 2, 5
 # Within batches: the word "cached", the count, the further lines.
 CACHED, REST = 1, 2
-# Within an end: header line, prompt ms, processed, reply ms, generated, released, truncated.
+# Within an end: header line, prompt ms, processed, reply ms, generated, reuse of graphs (empty), released, truncated.
 
 # No looser than the rows: what one of them would not believe, must not be believed because of where it stands.
 # They have no sign: of the bounds of a number the upper one is left to be asked for.
@@ -59,19 +59,19 @@ def _batches_fused(task: bytes) -> bytes:
 
 
 def _end_fused(task: bytes) -> bytes:
-    """Timings and release; seven groups."""
+    """Timings and release; eight groups."""
     timing = rb"(?:" + _SAME + task + rb" \| |) *+"
     return (
         rb"(\n?)prompt eval time = ++(" + _FLOAT + rb") ms / ++(" + _COUNT + rb")" + _RATE
         + timing + rb"eval time = ++(" + _FLOAT + rb") ms / ++(" + _COUNT + rb")" + _RATE
         + timing + rb"total time = ++" + _FLOAT + rb" ms / ++" + _COUNT + rb" tokens\n"
-        + rb"(?:" + _SAME + task + rb" \| ++graphs reused = " + _REST + rb"\n|)"
+        + rb"(?:" + _SAME + task + rb" \| ++graphs reused = " + _REST + rb"\n()|)"
         + _SAME + task + rb" \| stop processing: n_tokens = (" + _COUNT + rb"), truncated = ([01])(?=\n)"
     )  # fmt: skip
 
 
 def _tail_fused(task: bytes) -> bytes:
-    """What may follow a launch at once: prompt length, batches, end; twelve groups."""
+    """What may follow a launch at once: prompt length, batches, end; 13 groups."""
     same = rb"\n" + _SAME + task + rb" \| "
     context, length = rb"new prompt, n_ctx_slot = (" + _COUNT + rb")", rb"task\.n_tokens = (" + _COUNT + rb")(?=\n)"
     prompt = context + rb", n_keep = " + _LONG + rb", " + length
@@ -81,8 +81,8 @@ def _tail_fused(task: bytes) -> bytes:
 _CHOICE = (
     rb"selected slot by (?:LCP similarity, (f_)?sim_best = (" + _FLOAT + rb") \(> " + _FLOAT + rb" thold\), f_keep = ("
     + _FLOAT + rb")|LRU, t_last = (-?" + _LONG + rb"))\n"
-    + rb"(?:" + _SAME + rb"-1 \| sampler chain: " + _REST + rb"\n|)"
-    + _SAME + rb"(" + _LONG + rb") \| processing task, is_child = 0(?=\n)" + _tail_fused(rb"\7")
+    + rb"(?:" + _SAME + rb"-1 \| sampler chain: " + _REST + rb"\n()|)"
+    + _SAME + rb"(" + _LONG + rb") \| processing task, is_child = 0(?=\n)" + _tail_fused(rb"\8")
 )  # fmt: skip
 _LAUNCH = rb"processing task, is_child = (0)(?=\n)" + _tail_fused(rb"\2")
 _POSITION = rb"-?" + _LONG
@@ -94,11 +94,9 @@ _CHECKS = rb"(C|c)" + _CHECK + rb"(?:\n" + _SAME + rb"\2 \| [Cc]" + _CHECK + rb"
 PATTERN = rb"(?:" + b"|".join((_CHOICE, _LAUNCH, _batches_fused(rb"\2"), _CHECKS, _end_fused(rb"\2"))) + rb")"
 """Stands after the slot prefix."""
 
-GROUPS = END_ALONE + 7 - NEW_NAME
+GROUPS = END_ALONE + OF_END - NEW_NAME
 """How many it has."""
 
-SAMPLER = b"sampler chain: "
-GRAPHS = b"graphs reused = "
 CREATED = b"created context checkpoint "
 PROGRESS = b"prompt processing"
 READ_CREATED = late(rb"\d{1,10} of (\d{1,10}) \(pos_min = (-?\d{1,15}), pos_max = (-?\d{1,15})")
@@ -120,6 +118,7 @@ class Block(msgspec.Struct, gc=False):
     last: int
     """Place of the last group that took part."""
     lines: Sequence[bytes]
+    """Of many batches the first lines and the last ones; those between are empty, as nothing cites one of them."""
     first: int
     """Number of the first line."""
     numbers: Sequence[int]
@@ -147,11 +146,12 @@ def block_of(event: Event, match: re.Match[bytes]) -> Block:
     slot = int(groups[0])
     if groups[TASK] is not None:
         tail, task = groups[CHOICE_TAIL : CHOICE_TAIL + TAIL], int(groups[TASK])
-        launched = 2 if lines[1].find(SAMPLER) >= 0 else 1
+        launched = 1 if groups[SAMPLER] is None else 2
     elif groups[LAUNCHED] is not None:
         tail, task = groups[LAUNCH_TAIL : LAUNCH_TAIL + TAIL], int(groups[1])
     else:
         created = _creates(groups[BATCHES_ALONE + REST])
+        lines = event.whole.split(b"\n") if last == CHECKING else lines  # each of them is kept
         alone = last, groups[END_ALONE], groups[BATCHES_ALONE], created, groups[CHECKING], len(lines) > 1
         return Block(alone, groups, last, lines, event.line, event.lines, slot, int(groups[1]))
     context, _, cached, _, rest, header, end = tail[: END + 2]
@@ -172,7 +172,7 @@ def read(run: ServerRun, block: Block) -> None:
         _launch(run, slot, block)
     elif last >= END_ALONE:
         request = slot.request_of(task) or run.attend(slot, task, block.mark(0))
-        _end(run, slot, request, block, block.groups[END_ALONE : END_ALONE + 7], _timing(block.lines))
+        _end(run, slot, request, block, block.groups[END_ALONE : END_ALONE + OF_END])
     elif last == CHECKING:
         _checks(run, slot, block)
     else:
@@ -185,7 +185,7 @@ def read(run: ServerRun, block: Block) -> None:
 
 def _launch(run: ServerRun, slot: Slot, block: Block) -> None:
     """Take a launch, the choice before it, and what follows it at once."""
-    groups, lines, at = block.groups, block.lines, block.launched
+    groups, at = block.groups, block.launched
     if at:
         t_last, mark = groups[T_LAST], block.mark(0)
         if t_last is None:
@@ -201,28 +201,23 @@ def _launch(run: ServerRun, slot: Slot, block: Block) -> None:
         at += 1
         run.fit(slot, int(context))
         request.record_prompt(int(prompt), block.mark(at))
-    timing = 0 if end[1] is None else _timing(lines)
+    header, ms, *_, graphs, _, _ = end
     if rest is not None:
-        behind = len(lines) - timing + bool(end[0]) if timing else 0
+        behind = 0 if ms is None else (4 if graphs is None else 5) + bool(header)
         _batches(run, slot, block, cached, rest, at + 1, behind)
-    if timing:
-        _end(run, slot, request, block, end, timing)
+    if ms is not None:
+        _end(run, slot, request, block, end)
 
 
-def _timing(lines: Sequence[bytes]) -> int:
-    """Index of the line that times the prompt: that of the reply, the total and the release come after it."""
-    return len(lines) - (5 if lines[-2].find(GRAPHS) >= 0 else 4)
-
-
-def _end(run: ServerRun, slot: Slot, request: Observed, block: Block, end: Sequence[Any], at: int) -> None:
-    """Take the timings, of which that of the prompt is the line ``at``, and the release."""
-    header, ms, processed, reply_ms, generated, released, truncated = end
-    spent, replied = float(ms), float(reply_ms)
+def _end(run: ServerRun, slot: Slot, request: Observed, block: Block, end: Sequence[Any]) -> None:
+    """Take the timings, and the release."""
+    header, ms, processed, reply_ms, generated, graphs, released, truncated = end
+    spent, replied, last = float(ms), float(reply_ms), len(block.lines) - 1
     if header:
         run.timing = slot
     slot.finish(
-        request, block.mark(at), spent if spent <= _MOST_MS else None, int(processed),
-        replied if replied <= _MOST_MS else None, int(generated), block.mark(len(block.lines) - 1), int(released),
+        request, block.mark(last - (3 if graphs is None else 4)), spent if spent <= _MOST_MS else None, int(processed),
+        replied if replied <= _MOST_MS else None, int(generated), block.mark(last), int(released),
         truncated == b"1",
     )  # fmt: skip
     run.close(slot)

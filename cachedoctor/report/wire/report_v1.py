@@ -6,6 +6,7 @@ additions are allowed.
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import IO, Any
 
 import msgspec
@@ -93,8 +94,11 @@ def _uptime(r: Request) -> float | None:
     return clock // 10**8 * 60_000 + clock % 10**8 // 1000 + clock % 1000 / 1000
 
 
+_span_of = attrgetter("pos_min", "pos_max")
+
+
 def _checkpoints(r: Request) -> CheckpointRow:
-    held = sorted({(c.pos_min, c.pos_max) for c in r.seen.checks}.union(r.seen.held_positions)) if r.lost_tokens else []
+    held = sorted({*map(_span_of, r.seen.checks), *r.seen.held_positions}) if r.lost_tokens else []
     if r.tried is None:
         return CheckpointRow(None, None, None, None, held, r.seen.restored_at)
     return CheckpointRow(r.tried, r.restored, r.created, r.erased, held, r.seen.restored_at)
