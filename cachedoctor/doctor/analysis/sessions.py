@@ -33,6 +33,7 @@ class PeakConversations:
 
     def __init__(self) -> None:
         self._order: dict[int, list[int]] = {}
+        """Conversations by session, the one used last first: most return soon, and are found at once."""
 
     def note(self, request: Request, session: Session) -> None:
         """Take the next request.
@@ -48,16 +49,16 @@ class PeakConversations:
             order = self._order[session.index] = []
             if len(self._order) > _KEPT:
                 del self._order[next(iter(self._order))]
-        elif order[-1] == thread:
+        elif order[0] == thread:
             return
         if thread in order:
             at = order.index(thread)
-            if session.at_once < len(order) - at:
-                session.at_once = len(order) - at
+            if session.at_once <= at:
+                session.at_once = at + 1
             del order[at]
-        order.append(thread)
-        if len(order) > _KEPT:
-            del order[0]
+        elif len(order) >= _KEPT:
+            del order[-1]
+        order.insert(0, thread)
 
 
 _LATEST = 16
