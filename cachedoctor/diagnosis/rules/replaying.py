@@ -6,6 +6,7 @@ Does not look at what was really reused: that is what the answer is compared wit
 from __future__ import annotations
 
 from functools import cached_property
+from operator import attrgetter
 from typing import Literal
 
 import msgspec
@@ -300,13 +301,16 @@ def _guess(request: Request, setup: Setup, window: int | None) -> str:
     raise _LacksError("memory")
 
 
+_span_of = attrgetter("pos_min", "pos_max")
+
+
 def _saved(request: Request, setup: Setup, build: int) -> list[Saved]:
     """Checkpoints that the slot held, the newest first, down to the one that the server took."""
     visible = shown(request, setup)
     if build < 6180 or (visible and not searched(request)):
         return []
     if request.seen.checks:
-        return [(c.pos_min, c.pos_max) for c in request.seen.checks]
+        return list(map(_span_of, request.seen.checks))
     prints = setup.prints_checks
     if prints or (prints is None and build >= PRINTS_CHECKS):
         if not visible:

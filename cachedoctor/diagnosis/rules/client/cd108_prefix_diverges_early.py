@@ -246,8 +246,10 @@ def _cost(s: kit.RuleContext) -> int:
     lcp = s.lcp
     if lcp is None or s.server_lost < kit.MIN_LOST:
         return s.lost
+    if not s.request.seen.forced:
+        return s.lost
     at_hand = held_whole(s) or any(serves(check, lcp, s) for check in s.request.seen.checks)
-    return s.client_lost if at_hand and s.request.seen.forced else s.lost
+    return s.client_lost if at_hand else s.lost
 
 
 def _by_lengths_alone(s: kit.RuleContext) -> bool:

@@ -25,7 +25,7 @@ def refused(s: kit.RuleContext) -> kit.Check | None:
     if lcp is None:
         return None
     looked = r.seen.checks or [kit.Check(a, b, lcp - 1, 0) for a, b in r.seen.held_positions if r.seen.forced]
-    good = [c for c in looked if serves(c, lcp, s) and (r.seen.forced or c.pos_max < lcp)]
+    good = [c for c in looked if (r.seen.forced or c.pos_max < lcp) and serves(c, lcp, s)]
     if not good and r.seen.forced and held_whole(s):
         good = [kit.Check(0, lcp - 1, 0, 0)]
     if not good:
@@ -58,9 +58,11 @@ def cure(s: kit.RuleContext) -> int | None:
 
 def decide(s: kit.RuleContext) -> kit.Match | None:
     """Fire on a ``checking checkpoint [a, b]`` line with a checkpoint that holds the prefix and was not restored."""
-    r = s.request
-    lcp, best = s.lcp, refused(s)
-    if not s.lost or not r.lcp_exact or lcp is None or best is None:
+    r, lcp = s.request, s.lcp
+    if not s.lost or not r.lcp_exact or lcp is None:
+        return None
+    best = refused(s)
+    if best is None:
         return None
     # up to b8156 no check is printed, only the creation and the forcing; or this build's rules explain no refusal
     sure = bool(r.seen.checks or held_whole(s)) and s.by_the_book is not False
