@@ -55,7 +55,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     similarity: float | None = None
     """Share of the new prompt that the slot already held."""
     f_keep: float | None = None
-    """Share of what the slot held that the new prompt kept."""
+    """Share of the slot's content that the new prompt kept."""
     common_prefix_tokens: int | None = None
     """Longest common prefix with what the slot held when processing began."""
     lcp_exact: bool = False
