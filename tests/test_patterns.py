@@ -14,7 +14,7 @@ from cachedoctor.knowledge import texts
 compiled = cache(patterns.compiled)
 SIZE = 300
 """Repetitions: a cube of it would be felt, an exponential never end."""
-PARTS = 16
+PARTS = 32
 """The patterns are known when the package is imported as a whole; the tests alternate with them."""
 
 
