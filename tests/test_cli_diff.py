@@ -173,7 +173,7 @@ def test_bad_tokenizers_are_one_line_with_a_hint(tmp_path: Path) -> None:
         (tmp_path / "none.gguf", "does not begin with GGUF"),
         (tmp_path / "missing.gguf", "No such file"),
         (a, "not JSON"),
-        ("http://127.0.0.1:1", "check that llama-server is running there"),
+        ("http://127.0.0.1:1", "check that llama-server is running at this address"),
     ):
         done = run("diff", a, b, "--tokenizer", spec)
         assert (done.returncode, done.stdout) == (2, b"")

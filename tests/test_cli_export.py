@@ -22,7 +22,7 @@ def test_an_unknown_ending_is_refused_before_a_log_is_read(tmp_path: Path) -> No
     for target in (tmp_path / "requests.xlsx", "-"):
         done = run("analyze", tmp_path / "live.log", "--table", "requests", "-o", target)
         assert done.returncode == 2
-        one_line(done, "--table: this is not a table format", ".csv, .parquet or .ndjson")
+        one_line(done, "--table: the output format is not a table format", ".csv, .parquet or .ndjson")
 
 
 @pytest.mark.sweep

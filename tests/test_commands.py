@@ -129,7 +129,10 @@ def test_a_file_of_a_wrong_name_is_a_log(log: Path) -> None:
         (("fleet", "LOG", "--engine", "ray"), "--engine: cannot be combined with sums"),
         (("fleet", "LOG", "-o", "out", "--by", "model"), "--by: cannot be combined with -o DIR"),
         (("fleet", "LOG", "-o", "sums.csv", "--no-reports"), "--reports: cannot be combined with sums"),
-        (("tune", "LOG", "--set", "parallel=2", "--memory", "1G"), "--memory limits a search, but --set is a replay"),
+        (
+            ("tune", "LOG", "--set", "parallel=2", "--memory", "1G"),
+            "--memory limits a search for settings, but --set asks for a replay",
+        ),
         (
             ("watch", "LOG", "--kv-events", "tcp://127.0.0.1:1", "-o", "kv.jsonl"),
             "log: cannot be combined with --kv-events",

@@ -39,7 +39,7 @@ def rows(name: str, launcher: Launcher | None = None, width: int = 80) -> list[s
 def test_bare_options_say_where_they_belong() -> None:
     shown = rows("cases/checkpoints-disabled-hybrid/server.log")
     at = shown.index("fix    --ctx-checkpoints 32")
-    assert shown[at + 1].startswith("       Add this to the llama-server command. ")
+    assert shown[at + 1].startswith("       Add this option to the llama-server command. ")
     assert any("--launcher compose" in row for row in shown)
     assert shown[-1].endswith("Do now: start llama-server with --ctx-checkpoints 32")
 
@@ -71,7 +71,7 @@ def test_what_cannot_be_set_there_is_not_told_to_be_done() -> None:
     assert (cannot.kind, cannot.text) == ("no fix", "Ollama has no setting for --slot-prompt-similarity 0.5")
     shown = rows("cases/cache-ram-evicts-b9294/server.log", "ollama")
     assert shown[-2:] == [
-        "1 cause. Do now: in the environment of ollama serve, then restart it:", "  export LLAMA_ARG_CACHE_RAM=256"
+        "1 cause. Do now: in the environment of ollama serve, then restart ollama:", "  export LLAMA_ARG_CACHE_RAM=256"
     ]  # fmt: skip
 
 

@@ -676,7 +676,7 @@ def test_a_state_file_that_another_exporter_has_is_one_line_and_stays(log: Path,
     before = state.read_bytes()
     with exporter_command._held(str(state), is_ours=False):
         done = run("exporter", log, "--state", state, "--listen", "127.0.0.1:0", "--no-config")
-    one_line(done, f"{state}: another exporter keeps its counters there", "--state FILE")
+    one_line(done, f"{state}: another exporter keeps its counters in this file", "--state FILE")
     assert done.returncode == 2
     assert state.read_bytes() == before
     with exporter_command._held(str(state), is_ours=False):

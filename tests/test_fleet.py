@@ -580,7 +580,7 @@ def test_statuses_and_refusals(logs: Path, tmp_path: Path) -> None:
     one_line(done, "contains other files", "give a new folder")
     done = run("fleet", logs, "-o", tmp_path / "out", "--address", "tcp://x")
     assert done.returncode == 2
-    one_line(done, "--address: needs a cluster")
+    one_line(done, "--address: works only with a cluster")
     with ResultFolder(str(tmp_path / "out")).opened():
         done = run("fleet", logs, "-o", tmp_path / "out")
     assert done.returncode == 2

@@ -318,7 +318,7 @@ def test_more_bad_input_is_one_line_and_status_2(tmp_path: Path) -> None:
         ((bodies, "--template", "nowhere.jinja"), "cannot be read"),
         ((bodies, "--server", "ftp://x"), "is not an address"),
         ((bodies, "--server", "http://127.0.0.1:1"), "cannot reach"),
-        ((bodies, "--server", "http://127.0.0.1:1", "--template", TEMPLATE), "give only one of the two"),
+        ((bodies, "--server", "http://127.0.0.1:1", "--template", TEMPLATE), "give only one of these two options"),
         (("--tokenizer", FIXTURES / "tokenizers/tiny.json"), "no chat template"),
     ):
         done = run("lint", *args)

@@ -186,7 +186,7 @@ def test_a_range_is_what_was_counted_in_it(web: Callable[[Page], Web]) -> None:
         (b"<html>", "does not answer like Prometheus"),
         (b"[" * 100_000, "does not answer like Prometheus"),
         (b'{"status":"error","errorType":"bad_data","error":"parse error"}', "Prometheus answered: parse error"),
-        (b'{"status":"success","data":{"resultType":"vector","result":[]}}', "did not return a range"),
+        (b'{"status":"success","data":{"resultType":"vector","result":[]}}', "did not return a range of values"),
         (b'{"status":"success","data":{"resultType":"matrix","result":[{"metric":3}]}}', "does not answer like"),
         (b'{"status":"success","data":{"resultType":"matrix","result":[]}}', "no counters of vLLM or SGLang"),
     ],

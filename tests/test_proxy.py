@@ -231,7 +231,7 @@ def posted(port: int) -> tuple[int, bytes]:
     ("options", "words"),
     [
         (["--upstream", "ftp://x"], "is not a server address"),
-        (["--upstream", "http://:hunter2@x"], "--upstream: an address must not contain a user name or password"),
+        (["--upstream", "http://:hunter2@x"], "--upstream: the address contains a user name or password"),
         (["--upstream", "http://x/?key=hunter2"], "is not a server address"),
         (["--upstream", "http://x", "--listen", "8090"], "is not an address; give HOST:PORT"),
         (["--upstream", "http://x", "--listen", "[]:8090"], "is not an address; give HOST:PORT"),

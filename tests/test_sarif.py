@@ -96,7 +96,9 @@ def test_what_it_says() -> None:
     run = run_of(report_of_case(case_named(FINDINGS)))
     first = run["results"][0]
     assert first["ruleId"] == "CD203"
-    assert "Fix: Add this to the llama-server command. Keep more checkpoints per slot." in first["message"]["text"]
+    assert (
+        "Fix: Add this option to the llama-server command. Keep more checkpoints per slot." in first["message"]["text"]
+    )
     assert "    --ctx-checkpoints 8" in first["message"]["text"].split("\n")
     rule = run["tool"]["driver"]["rules"][first["ruleIndex"]]
     assert rule["name"] == "checkpoint-evicted"

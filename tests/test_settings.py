@@ -109,7 +109,7 @@ def test_another_file(project, tmp_path):
     assert sorted(codes(here(project, "analyze", "server.log", CACHEDOCTOR_CONFIG=str(other)))) == ["CD101", "CD102"]
     one_line(here(project, "analyze", "server.log"), "cachedoctor.toml: is not valid TOML")
     both = here(project, "analyze", "server.log", "--config", other, "--no-config")
-    assert (both.returncode, b"this option contradicts --no-config" in both.stderr) == (2, True)
+    assert (both.returncode, b"--config contradicts --no-config" in both.stderr) == (2, True)
 
 
 @pytest.mark.sample(1)

@@ -116,7 +116,7 @@ def test_of_several_servers_one_is_named(tmp_path: Path) -> None:
     ):
         with pytest.raises(CacheDoctorError, match=words) as caught:
             start_of(given)
-        assert caught.value.hint == f"select one: --cmdline {path}:chat"
+        assert caught.value.hint == f"select one server: --cmdline {path}:chat"
 
 
 @pytest.mark.parametrize(

@@ -160,7 +160,7 @@ def test_the_command_of_every_finding_comes_before_its_words() -> None:
     rows = rows_of(view_of(content_of(FIXTURES / "cases" / "slot-contention-dense-b8672")))
     first = next(at for at, row in enumerate(rows) if "[CD302]" in row)
     assert rows[first + 1] == "  fix: --cache-ram 8192"
-    assert rows[first + 2].startswith("       Add this to the llama-server command. ")
+    assert rows[first + 2].startswith("       Add this option to the llama-server command. ")
     second = next(at for at, row in enumerate(rows) if "[CD303]" in row)
     assert rows[second + 1].startswith("  fix: --cache-ram 8192  Keep a RAM copy of prompts ")
 

@@ -77,7 +77,7 @@ class RecordedBeside(NamedTuple):
     ] = None
     match: Annotated[
         str | None,
-        option("--match", f"With --prometheus: only these series, e.g. {LABELS_EXAMPLE}.", "LABELS", EVIDENCE),
+        option("--match", f"With --prometheus: read only these series, e.g. {LABELS_EXAMPLE}.", "LABELS", EVIDENCE),
     ] = None
     responses: Annotated[
         list[str] | None,
@@ -150,7 +150,7 @@ def analyze(
     """Show why prompts were recomputed, and how to fix it.
 
     With -o requests.csv (.parquet, .ndjson), analyze writes a table with one row per request, measurement or line.
-    docs/tables.md describes the columns; parquet needs the extra tables (polars). Given a JSON report instead of
+    docs/tables.md describes the columns; parquet needs the pip extra tables (polars). Given a JSON report instead of
     logs, analyze writes the report in another format.
 
     Exit status: 0 the analysis ran; 1 --fail-on was reached; 2 wrong usage, an unreadable input or an internal

@@ -117,7 +117,7 @@ Width = Annotated[
     int | None, option("--width", "Width of text in columns.  [default: the terminal's]", "N", TERMINAL, min=20)
 ]
 
-Verbose = Annotated[bool, option("--verbose -v", "Show all: proof, fixes, servers, unchecked rules.", None, TERMINAL)]
+Verbose = Annotated[bool, option("--verbose -v", "Show all proof, fixes, servers and unchecked rules.", None, TERMINAL)]
 Unknown = Annotated[bool, option("--unknown", "List the unrecognised lines, grouped by shape.", None, OUTPUT)]
 Quiet = Annotated[
     bool, option("--quiet -q", "Print only errors on standard error, no progress and no notes.", None, TERMINAL)
@@ -155,7 +155,7 @@ FailOn = Annotated[
     Literal["never", "note", "warning", "error"],
     option(
         "--fail-on",
-        "Exit 1 from this severity on: note, warning, error.",
+        "Exit with 1 if a finding has this severity (note, warning, error) or a higher one.",
         "LEVEL",
         GATE,
         show_default=False,
@@ -202,7 +202,7 @@ class RequestSelection(NamedTuple):
         from cachedoctor.model import CacheDoctorError
 
         if format == "jsonl":
-            hint = "--format json, or jq 'select(.type == \"request\" and .task == 41)'"
+            hint = "use --format json, or jq 'select(.type == \"request\" and .task == 41)'"
             raise CacheDoctorError("--format jsonl: prints events as they happen and cannot be filtered", hint)
         wanted = RequestFilter(tuple(self.task or ()), tuple(self.slot or ()), self.since, self.until)
         wanted.check()

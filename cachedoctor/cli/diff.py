@@ -22,7 +22,9 @@ _EQUAL, _DIFFERENT = 0, 1
 
 def diff(
     ctx: typer.Context,
-    prompt1: Annotated[str, typer.Argument(metavar="PROMPT1", help="The older prompt, which the server holds.")],
+    prompt1: Annotated[
+        str, typer.Argument(metavar="PROMPT1", help="The older prompt, which the server has in its cache.")
+    ],
     prompt2: Annotated[
         str | None,
         typer.Argument(metavar="[PROMPT2]", help="The newer prompt; without it, PROMPT1 must contain several prompts."),

@@ -47,13 +47,13 @@ def explain(
 
     A page has the fix, the meaning of the cause, its log lines, and why the cache could not be used. Words are, for
     example, slot, checkpoint and prefix; blind shows how to check rules that could not be checked. In the list,
-    severity "by cost" means a warning from a total cost of 1,000 tokens on, and a note below.
+    severity "by cost" means a warning from a total cost of 1,000 tokens on, and a note below 1,000.
 
-    For a line of llama-server, vLLM or SGLang it shows the meaning for the cache, the fields with units, and the
+    For a line of llama-server, vLLM or SGLang, explain shows the meaning for the cache, the fields with units, and the
     builds or versions that print it, with log levels. The line may be wrapped (docker, journald, router) or
     truncated.
 
-    With settings it shows every setting with its value and origin. Options override environment variables, which
+    explain settings shows every setting with its value and origin. Options override environment variables, which
     override files, which override defaults.
 
     Exit status: 0 shown; 2 wrong usage, no such rule or word, or an unusable settings file; 3 no line was
@@ -70,7 +70,7 @@ def explain(
         _show_settings(ctx, format, look)
     elif format != "text":
         raise typer.BadParameter(
-            "a format works only with --line, settings or the list of rules", param_hint="--format"
+            "--format works only with --line, settings or the list of rules", param_hint="--format"
         )
     else:
         _topic(topic, look, example)

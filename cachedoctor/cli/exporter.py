@@ -60,7 +60,7 @@ def exporter(
 ) -> None:
     """Serve Prometheus counters: prompt tokens by outcome, cause and client, until Ctrl-C or SIGTERM.
 
-    The command needs the extra exporter (prometheus-client). An unreadable log is reported once and retried; the
+    The command needs the pip extra exporter (prometheus-client). An unreadable log is reported once and retried; the
     other logs continue.
 
     Exit status: 0 stopped; 2 wrong usage, an unusable address, or a state file that is invalid or belongs to
@@ -141,7 +141,7 @@ def _held(path: str, *, is_ours: bool) -> Iterator[None]:
             closing.callback(os.close, lock)
             if scratch.HAS_LOCKS and not scratch.lock(lock):
                 raise CacheDoctorError(
-                    f"{path}: another exporter keeps its counters there",
+                    f"{path}: another exporter keeps its counters in this file",
                     "stop that exporter, or give another --state FILE",
                 )
         yield

@@ -68,7 +68,7 @@ def fleet(
         str | None,
         option(
             "--output -o",
-            "Folder for tables and a page (a second run continues it), or a .txt, .csv, .json or .md file for sums.",
+            "Folder for tables and a page (a second run continues the first), or a .txt, .csv, .json or .md file for sums.",
             "DIR|FILE",
         ),
     ] = None,
@@ -102,7 +102,7 @@ def fleet(
     """Sum requests over many logs, or with -o DIR write tables and a page that links to each log.
 
     Each log belongs to one server and is read with its rotations. Sums show reuse, recomputed and lost tokens, time
-    and speed. With -o DIR, unchanged logs are not read again. The command needs the extra tables (polars).
+    and speed. With -o DIR, unchanged logs are not read again. The command needs the pip extra tables (polars).
 
     Exit status: 0 all logs were read; 2 wrong usage, or a file could not be read (all others are done); 3 no log was
     recognised or shows reuse; 130 interrupted (with -o DIR, run it again to continue).
@@ -121,7 +121,7 @@ def fleet(
     if address is not None and engine == "local":
         from cachedoctor.model import CacheDoctorError
 
-        raise CacheDoctorError("--address: needs a cluster", "add --engine ray")
+        raise CacheDoctorError("--address: works only with a cluster", "add --engine ray")
     raise typer.Exit(_folder(paths, output, engine, address, jobs, build, limit, quiet, reports=reports))
 
 

@@ -227,6 +227,6 @@ def _explained(error: CacheDoctorError) -> CacheDoctorError:
     found = f": {named(others)}" if others else ""
     return CacheDoctorError(
         f"{error.path}: contains no log of {SERVERS}{found}",
-        "files with any name are read if their first lines look like a server log; subfolders are skipped, "
-        "but fleet reads them",
+        "files with any name are read if their first lines look like a server log; this command skips subfolders, "
+        "cachedoctor fleet reads them",
     )

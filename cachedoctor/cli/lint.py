@@ -60,7 +60,7 @@ def lint(
 ) -> None:
     """Check that each request extends the previous request of its conversation, so a cache can serve it.
 
-    Bodies can be OpenAI chat, completions or responses, or Anthropic messages. Conversations are told apart
+    Bodies can be OpenAI chat, completions or responses, or Anthropic messages. lint separates conversations
     automatically. An error shows the place, its cost in tokens, and the fix; hints show places that are likely to
     change. Without BODIES, --template (or --server) tests a chat template with scripted conversations.
 
@@ -88,7 +88,9 @@ def _answer(paths: list[str], ask: LintAsk) -> Lint:
     if ask.server is not None and not is_address(ask.server):
         raise CacheDoctorError(f"--server {ask.server}: is not an address", "e.g. --server http://localhost:8080")
     if ask.server is not None and ask.template is not None:
-        raise CacheDoctorError("--template and --server: each would render the bodies", "give only one of the two")
+        raise CacheDoctorError(
+            "--template and --server: both would render the bodies", "give only one of these two options"
+        )
     if not paths:
         from cachedoctor.doctor.linting.template_trial import try_template
 

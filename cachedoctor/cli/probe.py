@@ -53,7 +53,7 @@ def probe(
     force: Annotated[bool, option("--force", "Also probe a busy server.")] = False,
     save: Annotated[str | None, option("--save", "Save the responses for --against.", "FILE")] = None,
     against: Annotated[str | None, option("--against", "Compare with responses saved before a fix.", "FILE")] = None,
-    log: Annotated[str | None, option("--log", "Server log to compare with.", "LOG")] = None,
+    log: Annotated[str | None, option("--log", "Server log to compare the responses with.", "LOG")] = None,
     fail_on: Annotated[
         Literal["never", "deviation"], option("--fail-on", "Exit with 1 if something is not as expected.")
     ] = "never",
@@ -64,7 +64,7 @@ def probe(
     """Send a running server a few small requests, and show whether it reuses its cache as it should.
 
     The probe sends up to 12 requests with a one-token reply and with prompts that no other run uses: a repeat, one more
-    turn, an edited end, an edited start (which must miss), another conversation in between, tools, two at once, and
+    turn, an edited end, an edited start (which must miss), another conversation in between, tools, two requests at once, and
     an image if the server supports images. The probe announces each request, uses a slot, and refuses a busy server.
 
     Exit status: 0 probed; 1 with --fail-on, something is not as expected; 2 wrong usage, or the server does not
@@ -130,10 +130,11 @@ def _key(name: str | None) -> str | None:
     value = os.environ.get(name, "").strip()
     if not value:
         raise CacheDoctorError(
-            "--api-key-env: that variable is not set", "give the name of a variable, never the key itself"
+            "--api-key-env: the environment variable is not set", "give the name of a variable, never the key itself"
         )
     if not value.isascii() or not value.isprintable():
         raise CacheDoctorError(
-            "--api-key-env: the key has characters that are not valid in a header", "set the variable again"
+            "--api-key-env: the key has characters that are not valid in a header",
+            "set the variable again, to a valid key",
         )
     return value

@@ -48,7 +48,7 @@ def proxy(
         list[str] | None,
         option(
             "--fix",
-            f"Fix bodies: {', '.join(_FIXES)}.",
+            f"Fix request bodies: {', '.join(_FIXES)}.",
             "NAME",
         ),
     ] = None,
@@ -63,7 +63,7 @@ def proxy(
 ) -> None:
     """Forward requests to a server unchanged, and show what each request reused, what changed, and the cost.
 
-    The command needs the extra proxy (aiohttp). Clients use http://127.0.0.1:8090 as their server. Ctrl-C lets running
+    The command needs the pip extra proxy (aiohttp). Clients use http://127.0.0.1:8090 as their server. Ctrl-C lets running
     requests finish; a second Ctrl-C stops these requests.
 
     Exit status: 0 stopped; 2 wrong usage or unusable address; 130 interrupted again during shutdown.

@@ -111,7 +111,7 @@ def read_file(path: Path) -> dict[str, FileValue]:
     text = _text(path)
     table = _table(path, text)
     if table is None:
-        raise CacheDoctorError(f"{path}: has no table [tool.cachedoctor]", f"add one, or give a {FILE}")
+        raise CacheDoctorError(f"{path}: has no table [tool.cachedoctor]", f"add the table, or give a {FILE}")
     lines = text.split("\n")
     found = {}
     for name, value in table.items():
@@ -297,7 +297,7 @@ def gather(ctx: typer.Context, config: str | None, no_config: bool, *, but: tupl
 def _file(config: str | None, no_config: bool) -> Path | None:
 
     if config is not None and no_config:
-        raise typer.BadParameter("this option contradicts --no-config", param_hint="--config")
+        raise typer.BadParameter("--config contradicts --no-config", param_hint="--config")
     if no_config or (config is None and os.environ.get("CACHEDOCTOR_NO_CONFIG")):
         return None
     given = _given(config)
@@ -337,7 +337,7 @@ def _check(values: dict[str, FileValue]) -> None:
         from difflib import get_close_matches
 
         close = get_close_matches(format.value, FORMATS, n=1, cutoff=0.5)
-        hint = f"did you mean {close[0]}?" if close else f"one of {', '.join(FORMATS)}"
+        hint = f"did you mean {close[0]}?" if close else f"choose one of {', '.join(FORMATS)}"
         raise CacheDoctorError(f"{_place(format, 'format')}: {format.value}: no such format", hint)
     if not values["select"].value:
         raise CacheDoctorError(f"{_place(values['select'], 'select')}: names no rule", "CD means all rules")

@@ -107,7 +107,8 @@ def _refuse_packed(path: str | None) -> None:
 
         plain = path[: -len(ending)]
         raise CacheDoctorError(
-            f"{path}: cachedoctor does not compress its output", f"-o {plain}, and then {_PACKED[ending]} {plain}"
+            f"{path}: cachedoctor does not compress its output",
+            f"write with -o {plain}, and then run {_PACKED[ending]} {plain}",
         )
 
 

@@ -45,8 +45,8 @@ class Started(msgspec.Struct, frozen=True):
     def say_what_is_not_checked(self) -> None:
         """Say so where nobody looks at the options: silence would look like approval."""
         if self.is_of_another:
-            what = f"--cmdline: {BOTH} options are not checked; they only decide how fixes are written"
-            terminal.complain(what, "the start of their logs shows the resolved options", "note")
+            what = f"--cmdline: {BOTH} options are not checked; these options only decide how fixes are written"
+            terminal.complain(what, f"the first lines of {BOTH} logs show the resolved options", "note")
 
     def demand_llama_server(self) -> None:
         """Raise ``CacheDoctorError`` where the line starts something else."""
@@ -54,7 +54,7 @@ class Started(msgspec.Struct, frozen=True):
             from cachedoctor.model import CacheDoctorError
 
             what = f"--cmdline is for llama-server, not for {BOTH}"
-            raise CacheDoctorError(what, "the start of their logs shows the resolved settings")
+            raise CacheDoctorError(what, f"the first lines of {BOTH} logs show the resolved settings")
 
     @property
     def told(self) -> StartInfo | None:

@@ -60,7 +60,8 @@ def table_format(ctx: typer.Context) -> TableFormat | None:
         found = next((ending for ending in _ENDINGS if output.lower().endswith(f".{ending}")), None)
     if found is None and ctx.params["table"] is not None:
         raise CacheDoctorError(
-            "--table: this is not a table format", "use an output name that ends in .csv, .parquet or .ndjson"
+            "--table: the output format is not a table format",
+            "use an output name that ends in .csv, .parquet or .ndjson",
         )
     if found is not None:
         refuse_others(ctx, _OPTIONS | _BODIES if found == "mooncake" else _OPTIONS, f"a table ({found})")

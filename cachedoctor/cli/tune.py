@@ -73,12 +73,12 @@ def tune(
     """Rank server settings by the prompt tokens and seconds that they would have saved, and merge the best.
 
     The output lists single changes first, with the extra memory each change needs if the log shows sizes, and then
-    the merged set as command-line options. Only certain gains are listed: above the replay's own error and above 1 %.
+    the merged set as command-line options. Only gains above the replay's own error and above 1 % are listed.
 
     With --set, tune replays the log twice: with the recorded settings, which shows the replay's own error, and with
-    the given settings or build, which shows the reuse these would give. Without a log, the build's defaults count
-    as recorded; memory=swa (or hybrid, recurrent) and window=N then describe the model. Logs of vLLM and SGLang
-    need --requests and --tokenizer; --responses or the log's own sums show the reuse.
+    the given settings or build, which shows the reuse that these settings would give. Without a log, the build's
+    defaults replace the recorded settings; memory=swa (or hybrid, recurrent) and window=N then describe the model.
+    Logs of vLLM and SGLang need --requests and --tokenizer; --responses or the log's own sums show the reuse.
 
     Exit status: 0 searched or replayed, also if there is nothing to gain; 2 wrong usage, a setting that the build
     does not know, or an unreadable input; 3 the replay does not explain the log, or there is nothing to replay; 130
@@ -97,7 +97,7 @@ def tune(
     )
     if changes:
         if memory is not None:
-            raise typer.BadParameter("--memory limits a search, but --set is a replay")
+            raise typer.BadParameter("--memory limits a search for settings, but --set asks for a replay")
         _answer(
             asking, output, quiet, lambda found: simulate(found, changes, paths, ran or []),
             partial(whatif_forms.write_simulation, form), judges=False,

@@ -42,7 +42,7 @@ def watch(
         list[str] | None,
         option(
             "--kv-events",
-            f"Record KV events of {EITHER} from tcp://HOST:PORT into -o FILE; give one per rank. @ENDPOINT and "
+            f"Record KV events of {EITHER} from tcp://HOST:PORT into -o FILE; give one address per rank. @ENDPOINT and "
             "tcp://*:PORT wait for servers to connect.",
             "ENDPOINT",
             KV_EVENTS,
@@ -58,7 +58,8 @@ def watch(
         ),
     ] = None,
     output: Annotated[
-        str | None, option("--output -o", "With --kv-events: a new file; - is standard output.", "FILE", KV_EVENTS)
+        str | None,
+        option("--output -o", "With --kv-events: new file for the recording; - is standard output.", "FILE", KV_EVENTS),
     ] = None,
 ) -> None:
     """Show live how a server uses its cache: slots, reuse, findings.
@@ -71,10 +72,10 @@ def watch(
     and its cost.
 
     With --kv-events, watch reads no log. watch then records KV events until Ctrl-C, as hashes without tokens or text,
-    for analyze --kv-events. Recording needs the extra kv (pyzmq) and a server started with --kv-events-config.
+    for analyze --kv-events. Recording needs the pip extra kv (pyzmq) and a server started with --kv-events-config.
 
-    Exit status: as analyze; 130 after Ctrl-C. With --kv-events: 0 recorded; 2 wrong usage, or the endpoint sends
-    something else; 3 no event.
+    Exit status: as for analyze; 130 after Ctrl-C. Exit status with --kv-events: 0 recorded; 2 wrong usage, or the
+    endpoint does not send KV events; 3 no event was received.
     """
     if kv_events:
         refuse_others(ctx, ("kv_events", "replay", "output"), "--kv-events, which records")
@@ -104,7 +105,7 @@ def _record(endpoints: list[str], replay: list[str], output: str | None) -> int:
     from cachedoctor.model import CacheDoctorError
 
     if output is None:
-        raise CacheDoctorError("--kv-events: -o FILE is missing; it names the recording", "-o kv.jsonl")
+        raise CacheDoctorError("--kv-events needs -o FILE, the file for the recording", "-o kv.jsonl")
     if replay and len(replay) != len(endpoints):
         raise CacheDoctorError("--replay: give one address per --kv-events, in the same order", "or none")
     with Interrupts() as interrupts, KvSubscription(endpoints, replay) as subscription, new_file(output) as out:

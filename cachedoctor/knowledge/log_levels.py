@@ -98,8 +98,10 @@ def show_accounting(low: int | None, high: int | None) -> tuple[str, list[Option
     if low is not None and low > _LAST_OPEN:
         return "restart llama-server at trace level", [_TRACE]
     if high is not None and high <= _LAST_OPEN:
-        return "this build shows it at its default level, so do not use --log-disable or a lower -lv", []
-    return "from b9294 on, restart llama-server at trace level; older builds show it at their default level", [_TRACE]
+        return "this build shows these lines at its default level, so do not use --log-disable or a lower -lv", []
+    return "from b9294 on, restart llama-server at trace level; older builds show these lines at their default level", [
+        _TRACE
+    ]
 
 
 def show_text(low: int | None, high: int | None) -> tuple[str, list[OptionChange]]:

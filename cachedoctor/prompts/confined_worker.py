@@ -94,7 +94,7 @@ class Worker:
         text = bytes_text(request.data)
         tokens = self._tokenizer.encode(text)
         if len(tokens) > MAX_TOKENS * len(text) + _FEW:
-            what = f"{request.head['subject']}: makes {len(tokens):,} tokens of {len(text):,} characters"
+            what = f"{request.head['subject']}: turned {len(text):,} characters into {len(tokens):,} tokens"
             raise CacheDoctorError(what, _OURS)
         return PipeMessage({}, array("i", tokens.ids).tobytes() + array("i", tokens.starts).tobytes())
 

@@ -40,7 +40,7 @@ def prompts_of(slots: list[dict[str, Any]], path: str, slot: int | None = None, 
         slots = [item for item in slots if item["id"] == slot]
         if not slots:
             known = ", ".join(str(number) for number in ids[:20])
-            raise CacheDoctorError(f"{path}: no slot {slot} in this dump", f"the dump has {known}")
+            raise CacheDoctorError(f"{path}: no slot {slot} in this dump", f"the dump has these slots: {known}")
     prompts = [
         _prompt(item, f"{path}#{item['id']}" if many else path, reply)
         for item in slots
@@ -105,7 +105,7 @@ def _without_prompts(slots: list[dict[str, Any]], path: str) -> CacheDoctorError
         return CacheDoctorError(f"{path}: {which} empty", "dump /slots after a request, before the next one")
     return CacheDoctorError(
         f"{path}: this /slots dump contains no prompts",
-        "start llama-server with the environment variable LLAMA_SERVER_SLOTS_DEBUG=1 and dump again",
+        "start llama-server with the environment variable LLAMA_SERVER_SLOTS_DEBUG=1 and dump /slots again",
     )
 
 
@@ -174,7 +174,9 @@ def load_sent(path: str) -> list[Prompt | None]:
         raise CacheDoctorError(f"{path}: contains no request bodies", SHAPES)
     torn = next((one.recorded for one in found if one is not None and not one.is_whole), None)
     if torn is not None and torn.note:
-        raise CacheDoctorError(f"{path}: prompts are incomplete: {torn.note}", "cachedoctor proxy --record saves them")
+        raise CacheDoctorError(
+            f"{path}: prompts are incomplete: {torn.note}", "cachedoctor proxy --record saves complete prompts"
+        )
     return found
 
 
@@ -214,7 +216,7 @@ def parse(data: bytes, path: str, slot: int | None = None, reply: bool = False) 
     """Prompts in the bytes of a file."""
     text = _decode(data, path)
     if not text.strip():
-        raise CacheDoctorError(f"{path}: is empty", "nothing to compare")
+        raise CacheDoctorError(f"{path}: is empty", "there is no prompt to compare")
     if _is_diff(text):
         raise CacheDoctorError(
             f"{path}: is the output of diff, not a prompt", "give the two files themselves: cachedoctor diff OLD NEW"

@@ -103,7 +103,9 @@ class Builder:
     def json(self, place: str, value: Any, depth: int = 0) -> None:
         """Append JSON as json.dumps spaces it, in the given key order, with a span for each value."""
         if depth > MAX_DEPTH:
-            raise CacheDoctorError("JSON is nested too deeply", f"a prompt has at most {MAX_DEPTH} levels")
+            raise CacheDoctorError(
+                "JSON is nested too deeply", f"the prompt is nested more than {MAX_DEPTH} levels deep"
+            )
         if isinstance(value, dict):
             self.add(place, "{")
             for index, (key, item) in enumerate(value.items()):

@@ -193,7 +193,7 @@ def _pairs(old: list[Prompt], new: list[Prompt], path1: str, path2: str) -> list
     if len(old) == 1 and len(new) == 1:
         return [(old[0], new[0])]
     path, many = (path1, old) if len(old) > 1 else (path2, new)
-    hint = "give only this file to compare its conversations, or give one prompt of it as a separate file"
+    hint = "give only this file to compare its conversations, or save one of its prompts as a separate file"
     raise CacheDoctorError(f"{path}: contains {len(many)} prompts", hint)
 
 

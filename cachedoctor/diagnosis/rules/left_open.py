@@ -7,7 +7,7 @@ from cachedoctor.model import Request
 from cachedoctor.model.terms import OF_CLIENTS, OF_SLOTS
 
 _OF_MEMORY, _EVICTED = "CD2", "CD203"
-_ONLY_TEXT = "not excluded: only the text of the prompts shows whose turn this is"
+_ONLY_TEXT = "not excluded: only the prompt text shows which conversation this turn belongs to"
 _CHANGED = ("prefix-diverges-early", "history-rewritten")
 """What a client does that leaves the lengths of a slot that was taken."""
 
@@ -31,7 +31,9 @@ def _of_slots(r: Request, ruled_out: list[RuledOut]) -> list[RuledOut]:
     if r.text_lcp is not None:
         return ruled_out
     opened = [
-        RuledOut(other.name, f"{_ONLY_TEXT}; against this cause: {other.why}") if other.name in _CHANGED else other
+        RuledOut(other.name, f"{_ONLY_TEXT}; evidence against this cause: {other.why}")
+        if other.name in _CHANGED
+        else other
         for other in ruled_out
     ]
     if any(other.is_open for other in opened):
@@ -60,7 +62,8 @@ def _of_client(r: Request, named: set[str]) -> list[RuledOut]:
         return [RuledOut("shared-prefix-steal", f"not excluded: {why}"), new]
     return [
         RuledOut(
-            "slot-held-other-prompt", f"not excluded: only the length suggests whose {n(held)} tokens the slot held"
+            "slot-held-other-prompt",
+            f"not excluded: only the length suggests which conversation the slot's {n(held)} tokens came from",
         )
     ]
 

@@ -201,7 +201,11 @@ class _Clock:
             return self._after_start(option, text)
         if self._untimed == self._all:
             since_start = self._unclocked < self._all
-            hint = "the log's clock counts from the server start: +90s, +1h30m" if since_start else "select by --task"
+            hint = (
+                "the log's clock counts from the server start; give +90s or +1h30m"
+                if since_start
+                else "select by --task"
+            )
             raise CacheDoctorError(f"{option}: the log has no clock with a date", hint)
         given = _GIVEN.fullmatch(text)
         if given is None:

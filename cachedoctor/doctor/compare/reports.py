@@ -91,7 +91,7 @@ def read_whole(path: str, told: Told = unheard) -> Report:
     report = read(path, told)
     if report.filtered is not None:
         hint = "write the report without --task, --slot, --since and --until"
-        raise CacheDoctorError(f"{path}: shows part of its log, but its sums cover the whole log", hint)
+        raise CacheDoctorError(f"{path}: the report shows part of a log, but its sums cover the whole log", hint)
     return report
 
 

@@ -58,7 +58,7 @@ _WHAT = {"metrics": "a dump of /metrics", "responses": "responses", "kv-events":
 _EMPTY = {
     "metrics": "; ".join(known.metrics_hint for known in ENGINES.values() if known.metrics_hint),
     "responses": "give the server's JSON responses",
-    "kv-events": "cachedoctor watch --kv-events tcp://HOST:5557 -o kv.jsonl writes one",
+    "kv-events": "cachedoctor watch --kv-events tcp://HOST:5557 -o kv.jsonl writes a recording",
 }
 
 Open = Callable[[str, int], Source]
@@ -133,7 +133,7 @@ def _refuse(path: str, head: bytes, option: str) -> None:
         raise CacheDoctorError(f"{path}: is binary", "give the server's text responses")
     other = _option(head)
     if other not in (None, option):
-        raise CacheDoctorError(f"{path}: contains {_WHAT[str(other)]}", f"give it with --{other}")
+        raise CacheDoctorError(f"{path}: contains {_WHAT[str(other)]}", f"give the file with --{other}")
 
 
 def _option(head: bytes) -> str | None:

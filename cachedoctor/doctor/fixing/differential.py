@@ -99,8 +99,8 @@ def _candidate(one: Ranked, at: int, shown: Sequence[Ranked], named: set[str]) -
     near = [other for other in shown if other is not one and abs(other.likelihood - one.likelihood) <= _EQUAL]
     equal = ", as likely as the other cause" if at < 2 and any(shown.index(other) < 2 for other in near) else ""
     parts = [f"{100 * one.likelihood:.0f} % likely{equal}"]
-    parts += [f"evidence for it: {_words(one.speaks_for)}"] if one.speaks_for else []
-    parts += [f"evidence against it: {_words(one.speaks_against)}"] if one.speaks_against else []
+    parts += [f"evidence for this cause: {_words(one.speaks_for)}"] if one.speaks_for else []
+    parts += [f"evidence against this cause: {_words(one.speaks_against)}"] if one.speaks_against else []
     return RuledOut(name, f"not excluded: {'; '.join(parts)}", likelihood=round(one.likelihood, 2))
 
 

@@ -449,7 +449,7 @@ def _client_steps(settings: Sequence[ClientSetting]) -> list[FixStep]:
         rows = [*([f"export {shlex.join(sets)}"] if sets else []), *([f"unset {shlex.join(unset)}"] if unset else [])]
         files = [f"{s.key} in {s.file}" for s in own if s.file and s.key]
         where = f" (or set {' and '.join(files)})" if files else ""
-        steps.append(FixStep("client", f"in the environment of {client}, then restart it{where}", rows))
+        steps.append(FixStep("client", f"in the environment of {client}, then restart the client{where}", rows))
     return steps
 
 

@@ -77,7 +77,7 @@ def _the_one(found: list[StartCommand], path: str, name: str | None) -> StartCom
         else f"the file does not have exactly one server {name}; it has {names}{more}"
     )
     raise CacheDoctorError(
-        f"--cmdline: {path}: {what}", f"select one: --cmdline {shlex.quote(f'{path}:{found[0].name}')}"
+        f"--cmdline: {path}: {what}", f"select one server: --cmdline {shlex.quote(f'{path}:{found[0].name}')}"
     )
 
 
@@ -105,16 +105,14 @@ def patch(
         return "", [*notes, "no server option has to change"]
     if len(own) > 1:
         names = ", ".join(str(fix.origin or fix.path) for fix in own[:8])
-        raise CacheDoctorError(
-            f"--file: several servers have something to change: {names}", "give the log of one server"
-        )
+        raise CacheDoctorError(f"--file: the fixes change several servers ({names})", "give the log of one server")
     fix = own[0]
     asked = asked_of(fix, sessions, launcher or fix.launcher)
     if service is not None:
         asked = msgspec.structs.replace(asked, name=service)
     crlf = "\r\n" in text
     if crlf and text.count("\r\n") != text.count("\n"):
-        raise CacheDoctorError(f"{path}: has both CRLF and LF line ends", "convert it to one of them")
+        raise CacheDoctorError(f"{path}: has both CRLF and LF line ends", "convert the file to one kind of line end")
     new = edited(text.replace("\r\n", "\n"), path, launcher, asked)
     new = new.replace("\n", "\r\n") if crlf else new
     notes += [*fix.notes, *(f"takes {cost}" for cost in fix.costs)]
@@ -131,7 +129,7 @@ def _printable(path: str) -> str:
     """The path as it is shown: relative, on one row, of the file itself: patch and git apply change no symlink."""
     name = os.path.relpath(os.path.realpath(path))
     if not name.isprintable():
-        raise CacheDoctorError("--file: its name contains unprintable characters", "rename it")
+        raise CacheDoctorError("--file: the name of the file contains unprintable characters", "rename it")
     return name
 
 
@@ -151,7 +149,8 @@ def read(path: str) -> str:
         raise CacheDoctorError(f"{path}: is not UTF-8 text", "give the file that starts the server") from None
     if _CONTROL.search(text):
         raise CacheDoctorError(
-            f"{path}: contains control characters", "a patch with such characters could control a terminal"
+            f"{path}: contains control characters",
+            "a patch with control characters could change how a terminal behaves",
         )
     return text
 
@@ -165,7 +164,7 @@ def edited(text: str, path: str, launcher: Launcher | None, asked: LaunchRequest
     new = _edited(text, launcher, asked)
     if _edited(new, launcher, asked) != new:  # what was written does not read as what was meant: quotes left open
         raise CacheDoctorError(
-            "--file: the command in the file cannot be read reliably", "change it by hand, without --file"
+            "--file: the command in the file cannot be read reliably", "change the command by hand, without --file"
         )
     return new
 
@@ -184,6 +183,6 @@ def by_name(path: str, text: str) -> Launcher:
         kind = yaml_file.kind_of(text)
         if kind is None:
             what = f"{path}: is not a compose, Kubernetes or llama-swap file"
-            raise CacheDoctorError(what, "select the program that reads it with --launcher")
+            raise CacheDoctorError(what, "name the program that reads the file with --launcher")
         return kind
     return "systemd" if "ExecStart=" in text else "shell"

@@ -72,7 +72,7 @@ class RayEngine:
             if of_grpc or isinstance(fault, (OSError, self._ray.exceptions.RayError)):
                 what = f"Ray: the cluster is gone ({type(fault).__name__})"
                 raise CacheDoctorError(
-                    what, "run the same command again when the cluster is back; it continues"
+                    what, "run the same command again when the cluster is back; the run then continues"
                 ) from fault
             raise
 

@@ -81,7 +81,9 @@ class ResultFolder:
             os.makedirs(self.path, exist_ok=True)
             inside = os.listdir(self.path)
             if inside and MARK not in inside:
-                raise CacheDoctorError(f"{self.path}: contains other files", "give a new folder with -o")
+                raise CacheDoctorError(
+                    f"{self.path}: contains files that are not fleet results", "give a new or empty folder with -o"
+                )
             self.put_head()  # first: without it the next run takes all else for other things
             for name in (*FLEET, PAGES):
                 os.makedirs(os.path.join(self.path, name), exist_ok=True)
@@ -93,7 +95,8 @@ class ResultFolder:
         try:
             if scratch.HAS_LOCKS and not scratch.lock(lock):
                 raise CacheDoctorError(
-                    f"{self.path}: another run writes to it", "wait until that run ends, or give another -o"
+                    f"{self.path}: another run of cachedoctor writes to this folder",
+                    "wait until the other run ends, or give another folder with -o",
                 )
             yield self
         finally:
@@ -157,7 +160,7 @@ class ResultFolder:
     def _unwritable(self, error: OSError) -> CacheDoctorError:
         hint = "give a writable folder with -o DIR"
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            hint = "free some space, then run the same command again; it continues"
+            hint = "free some space, then run the same command again; the run then continues"
         return CacheDoctorError(f"{self.path}: cannot be written ({error.strerror or error})", hint)
 
 

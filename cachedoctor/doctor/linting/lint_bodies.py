@@ -80,7 +80,7 @@ def from_dicts(bodies: Iterable[Mapping[str, Any]]) -> list[LintRequest]:
         hint = "give request bodies: dicts of strings, numbers, lists and dicts"
         raise CacheDoctorError(f"bodies: are not JSON: {error}", hint) from error
     if not data:
-        raise CacheDoctorError("bodies: none given", HINT)
+        raise CacheDoctorError("bodies: no request bodies were given", HINT)
     return [LintRequest(prompt, None) for prompt in inputs.parse(data.encode(), "bodies")]
 
 

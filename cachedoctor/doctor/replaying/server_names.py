@@ -80,10 +80,14 @@ def _build(value: str | None) -> int:
 
 def _model(name: str, value: str | None, is_open: bool) -> tuple[str, Any]:
     if not is_open:
-        raise CacheDoctorError(f"{name}: the log shows this value, which depends on the model", "remove it")
+        raise CacheDoctorError(
+            f"{name}: this value depends on the model and is already in the log", "remove the option"
+        )
     if name == "memory":
         if value not in _MEMORIES:
-            raise CacheDoctorError(f"memory={value or ''}: not a kind of memory", f"one of {', '.join(_MEMORIES)}")
+            raise CacheDoctorError(
+                f"memory={value or ''}: not a kind of memory", f"choose one of {', '.join(_MEMORIES)}"
+            )
         return name, value
     if value is None or not value.isascii() or not value.isdigit() or len(value) > 9:
         raise CacheDoctorError(f"window={value or ''}: not a number of tokens", "e.g. window=1024")
@@ -97,10 +101,10 @@ def _option(name: str, value: str | None, build: int) -> tuple[str, Any]:
         raise CacheDoctorError(f"{name}: not a known option of llama-server", f"known options are build, {known}")
     option, spelt, on = server_options.BY_NAME[written]
     if option.key not in FIELDS:
-        raise CacheDoctorError(f"{name}: the replay does not support this option", "remove it")
+        raise CacheDoctorError(f"{name}: the replay does not support this option", "remove the option")
     if spelt.exists(build, build) is False:
         other = None if lacking(option, build, build) else name_for(option, build, build)
-        hint = f"that build names the option {other}" if other else f"there is {by_build(option)}"
+        hint = f"build b{build} names the option {other}" if other else f"the option exists as {by_build(option)}"
         raise CacheDoctorError(f"{name}: b{build} has no {written}", hint)
     read = _value(option, value, on)
     if read is None:

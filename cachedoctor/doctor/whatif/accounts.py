@@ -155,7 +155,7 @@ def _refuse(evidence: ServerTraffic, found: ReplayFit) -> None:
     if found.wrong_tokens > MOST_WRONG * found.prompt_tokens:
         share = 100 * found.wrong_tokens / max(1, found.prompt_tokens)
         raise CacheDoctorError(
-            f"the replay does not explain the log: {found.equal:,} of {found.requests:,} requests are equal, and "
+            f"the replay does not explain the log: {found.equal:,} of {found.requests:,} requests have equal results, and "
             f"the replay is off by {share:.1f} % of the prompt tokens (more than {100 * MOST_WRONG:.0f} %)",
             _hint(evidence),
             _REFUSED,
@@ -189,7 +189,7 @@ def learn(evidence: ServerTraffic, words: Sequence[str]) -> None:
     for name in ServerSettings.__struct_fields__:
         if getattr(said, name) != getattr(evidence.settings, name):
             if name not in evidence.assumed and name != "window":
-                raise CacheDoctorError(f"--ran: the log contradicts {name}", "remove it")
+                raise CacheDoctorError(f"--ran: the log contradicts {name}", "remove the option")
             evidence.assumed -= {name}
     evidence.settings = said
 

@@ -143,7 +143,11 @@ def _refuse_unlike(session: Session) -> None:
         if there:
             raise _refused(f"{reason} is not replayed", "the replay supports full attention on one engine", session)
     if any(one.since == "reset" for one in session.periods):
-        raise _refused("the cache was emptied in between", "give the part of the log between two resets", session)
+        raise _refused(
+            "the cache was emptied between the requests",
+            "give the part of the log between two resets of the cache",
+            session,
+        )
 
 
 def _line_of(session: Session, name: str) -> object:

@@ -253,7 +253,7 @@ def _learn(evidence: BlockEvidence, words: Sequence[str]) -> None:
     old, new = listed(evidence.setup), listed(said)
     for name, value in new.items():
         if value != old[name] and name not in evidence.assumed and old[name] != "unknown":
-            raise CacheDoctorError(f"--ran: the log contradicts {name}", "remove it")
+            raise CacheDoctorError(f"--ran: the log contradicts {name}", "remove the option")
     evidence.assumed -= {name for name in new if new[name] != old[name]}
     evidence.setup = said
 

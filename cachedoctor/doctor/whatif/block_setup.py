@@ -117,7 +117,8 @@ def _read(base: BlockSetup, word: str) -> tuple[str, int | bool]:
         raise _unknown(base, name)
     if base.version is not None and release(base.version) < release(option.since):
         raise CacheDoctorError(
-            f"{name}: {title(base.engine)} {base.version} has no --{name}", f"available from {option.since} on"
+            f"{name}: {title(base.engine)} {base.version} has no --{name}",
+            f"this option is available from {option.since} on",
         )
     value = option.read(text.strip() if equals else None)
     if value is None:
@@ -131,7 +132,7 @@ def _unknown(base: BlockSetup, name: str) -> CacheDoctorError:
     if name in _BYTES[base.engine]:
         size = OPTIONS[base.engine][1].name
         return CacheDoctorError(
-            f"{name}: the log does not show how many tokens fit into this size", f"give the number: {size}=N"
+            f"{name}: the log does not show how many tokens fit into this size", f"give the number of tokens: {size}=N"
         )
     return CacheDoctorError(
         f"{name}: not an option of {title(base.engine)} that the replay supports", f"the replay supports {known}"

@@ -272,11 +272,13 @@ def _refuse_several(asking: Asking, hearing: _Hearing) -> None:
     path = asking.paths[0]
     _refuse_nothing(path, len(hearing.requests))
     if asking.responses:
-        raise CacheDoctorError(f"--responses needs logs of {BOTH}", "llama-server's log shows its reuse")
+        raise CacheDoctorError(f"--responses needs logs of {BOTH}", "the log of llama-server itself shows the reuse")
     servers = {(one.origin or "") for one in hearing.sessions.values()}
     if len(servers) > 1:
         raise CacheDoctorError(
-            f"{path}: contains {len(servers):,} servers", "give the log of one server; each server has its own cache", 3
+            f"{path}: contains the logs of {len(servers):,} servers",
+            "give the log of one server; each server has its own cache",
+            3,
         )
 
 

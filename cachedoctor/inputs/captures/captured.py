@@ -55,7 +55,9 @@ def values_of(text: str, path: str) -> list[Any] | None:
 
 def too_deep(path: str) -> CacheDoctorError:
     """The error about a value that is nested too deeply."""
-    return CacheDoctorError(f"{path}: JSON is nested too deeply", f"a request has at most {MAX_DEPTH} levels")
+    return CacheDoctorError(
+        f"{path}: JSON is nested too deeply", f"the request is nested more than {MAX_DEPTH} levels deep"
+    )
 
 
 def depth_of(value: Any) -> int:

@@ -19,7 +19,7 @@ _ENGINES = {"vllm": vllm, "sglang": sglang}
 _OWN = late(rf"({'|'.join(_ENGINES)}|{METRICS_OF_LLAMA})[:_](.+)")
 _ENDING = late(r"_(?:total|created)$")
 _READ = {source: engine.names() for source, engine in _ENGINES.items()}
-_CURL = "curl http://HOST:PORT/metrics > metrics.txt writes one"
+_CURL = "curl http://HOST:PORT/metrics > metrics.txt writes a dump"
 
 
 def servers(chunks: Iterable[bytes], path: str) -> list[Dump]:
@@ -30,14 +30,16 @@ def servers(chunks: Iterable[bytes], path: str) -> list[Dump]:
     """
     exposition = read(chunks, path, _wanted)
     if exposition is None:
-        raise CacheDoctorError(f"{path}: is not a dump of /metrics", f"{_CURL}; give a log without an option")
+        raise CacheDoctorError(
+            f"{path}: is not a dump of /metrics", f"{_CURL}; if the file is a log, give it without an option"
+        )
     found = of(exposition, path)
     if found:
         return found
     if any(sample.name.startswith(METRICS_OF_LLAMA) for sample in exposition.samples):
-        what = f"{path}: /metrics of llama-server, which does not count reused tokens"
+        what = f"{path}: is a dump of llama-server's /metrics, which does not count reused tokens"
         raise CacheDoctorError(what, "the server's log shows more: cachedoctor analyze server.log")
-    raise CacheDoctorError(f"{path}: a dump of /metrics without the counters of {EITHER}", _CURL)
+    raise CacheDoctorError(f"{path}: this dump of /metrics has no counters of {EITHER}", _CURL)
 
 
 def is_only_dump(data: bytes) -> bool:
@@ -137,7 +139,7 @@ def moments(body: bytes, name: str) -> list[tuple[float, Exposition]]:
             raise CacheDoctorError(f"{name}: Prometheus answered: {answer.error[:200] or answer.status}", "see --match")
         if answer.data.result_type != "matrix":
             raise CacheDoctorError(
-                f"{name}: did not return a range", "check that this is the address of Prometheus itself"
+                f"{name}: did not return a range of values", "check that this is the address of Prometheus itself"
             )
         series = msgspec.json.decode(answer.data.result, type=list[_Series])
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):

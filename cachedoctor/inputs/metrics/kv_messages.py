@@ -162,7 +162,7 @@ def _text(value: object) -> str:
 
 MAX_LINE = 64 * 1024 * 1024
 """Bytes; a step of vLLM with 8,192 tokens has about 50 KB."""
-_HINT = "cachedoctor watch --kv-events tcp://HOST:5557 -o kv.jsonl writes one"
+_HINT = "cachedoctor watch --kv-events tcp://HOST:5557 -o kv.jsonl writes a recording"
 
 
 def lines(chunks: Iterable[bytes], path: str) -> Iterator[KvLine]:
@@ -184,7 +184,7 @@ def lines(chunks: Iterable[bytes], path: str) -> Iterator[KvLine]:
             line = KvUnread(0, 1)
         if first and not isinstance(line, KvHead):
             raise CacheDoctorError(
-                f"{path}: is a part of a recording of KV events", "give the recording from its first line"
+                f"{path}: is only part of a recording of KV events", "give the recording from its first line"
             )
         first = False
         yield line

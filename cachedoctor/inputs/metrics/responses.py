@@ -50,7 +50,7 @@ def values(chunks: Iterable[bytes], path: str) -> Iterator[PlacedObject]:
     for number, line in enumerate(whole_lines(chunks, lambda size: _refuse_large(size, path)), 1):
         text = line.strip()
         if held and _is_next(line, held, path):
-            raise CacheDoctorError(f"{path}: the JSON in line {first} is incomplete", "remove that line")
+            raise CacheDoctorError(f"{path}: the JSON in line {first} is incomplete", "remove the incomplete line")
         if held or _spans_lines(text, path):
             first = first or number
             held += line
@@ -111,7 +111,9 @@ def _document(text: bytes, line: int, path: str) -> Iterator[PlacedObject]:
 
 
 def _too_deep(path: str) -> CacheDoctorError:
-    return CacheDoctorError(f"{path}: JSON is nested too deeply", f"a response has at most {MAX_DEPTH} levels")
+    return CacheDoctorError(
+        f"{path}: JSON is nested too deeply", f"the response is nested more than {MAX_DEPTH} levels deep"
+    )
 
 
 _Tokens = Annotated[int, msgspec.Meta(ge=0, le=MOST)]

@@ -92,7 +92,7 @@ class KvSubscription:
         except (zmq.ZMQError, UnicodeError, ValueError) as error:
             what = getattr(error, "strerror", None) or str(error)
             raise CacheDoctorError(
-                f"{endpoint}: cannot {'be listened at' if bind else 'be connected to'} ({what})",
+                f"{endpoint}: cannot {'listen at' if bind else 'connect to'} this address ({what})",
                 "write an endpoint as tcp://HOST:PORT, e.g. tcp://127.0.0.1:5557",
             ) from None
         return socket

@@ -86,11 +86,11 @@ def decoded(path: str, content: bytes) -> SavedState:
         state = msgspec.json.decode(content, type=SavedState)
     except msgspec.MsgspecError as fault:
         raise CacheDoctorError(
-            f"{path}: is not an exporter state file ({fault})", "delete the file, or give another file"
+            f"{path}: is not an exporter state file ({fault})", "delete the state file, or give another file"
         ) from fault
     if state.version != _VERSION:
         what = f"{path}: is a state file of another exporter version ({state.version})"
-        raise CacheDoctorError(what, "delete the file, or give another file")
+        raise CacheDoctorError(what, "delete the state file, or give another file")
     return state
 
 

@@ -179,7 +179,7 @@ class ProbeConnection:
             raise CacheDoctorError(f"{self.url}: the server {said} ({status})", hint)
         if status in _REDIRECTS:
             where = self.quote(headers.get("Location", "another address"))
-            raise CacheDoctorError(f"{self.url}: the server redirects to {where}", "give that address instead")
+            raise CacheDoctorError(f"{self.url}: the server redirects to {where}", "give the new address instead")
 
     def _too_large(self) -> CacheDoctorError:
         return CacheDoctorError(f"{self.url}: a response has more than {MOST_BYTES >> 20} MiB", _NO_API)
@@ -191,7 +191,7 @@ class ProbeConnection:
     def _failed(self, error: Exception) -> CacheDoctorError:
         match error:
             case ssl.SSLError():
-                hint = "http:// if the server has no TLS; SSL_CERT_FILE sets your own certificate"
+                hint = "use http:// if the server has no TLS; SSL_CERT_FILE sets your own certificate"
                 return CacheDoctorError(f"{self.url}: TLS failed: {self.quote(error.reason or error)}", hint)
             case ConnectionRefusedError():
                 return CacheDoctorError(
@@ -227,10 +227,8 @@ def _address(url: str) -> tuple[str, str, int, str]:
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
         raise CacheDoctorError("not a server address", _NO_API)
     if parts.username is not None or parts.password is not None:
-        raise CacheDoctorError(
-            "an address must not contain a user name or password", "--api-key-env NAME takes the key"
-        )
+        raise CacheDoctorError("the address contains a user name or password", "give the key with --api-key-env NAME")
     if not url.isascii() or not url.isprintable() or " " in url:
-        raise CacheDoctorError("an address can contain only ASCII characters", _NO_API)
+        raise CacheDoctorError("the address contains characters that are not ASCII", _NO_API)
     path = parts.path.rstrip("/").removesuffix("/v1")
     return parts.scheme, parts.hostname, port or (443 if parts.scheme == "https" else 80), path

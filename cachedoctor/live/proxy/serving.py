@@ -62,7 +62,7 @@ def upstream_url(text: str) -> URL:
         bad = True
     if "@" in text:  # a name or a password, which is not to be quoted
         raise CacheDoctorError(
-            "--upstream: an address must not contain a user name or password; clients send their own", hint
+            "--upstream: the address contains a user name or password, but clients send their own", hint
         )
     if bad:
         raise CacheDoctorError(f"--upstream {hidden(text[:200])}: is not a server address", hint)

@@ -75,7 +75,9 @@ class Child:
     def _started(self) -> subprocess.Popen[bytes]:
         if self._process is None:
             if not sys.executable:
-                raise CacheDoctorError("there is no interpreter to run templates and tokenizers with", "use python -m")
+                raise CacheDoctorError(
+                    "no Python interpreter was found to run templates and tokenizers", "use python -m"
+                )
             self._process = subprocess.Popen(  # noqa: S603 - our own module, by a fixed command
                 [sys.executable, "-P", "-c", _START, _ROOT],
                 stdin=subprocess.PIPE,

@@ -180,7 +180,7 @@ class _CompiledTemplate:
             first = (sound(str(error)).splitlines() or [type(error).__name__])[0][:200]
             line = getattr(error, "lineno", None)
             at = f" (line {line})" if line else ""
-            hint = "check that it is this model's template; without --template bodies are compared by structure"
+            hint = "check that the template belongs to this model; without --template, bodies are compared by structure"
             raise CacheDoctorError(f"chat template failed{at}: {first}", hint) from error
 
     def _probe(self) -> Style:

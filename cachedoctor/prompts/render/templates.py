@@ -47,7 +47,7 @@ def chat_template(source: str) -> ChatTemplate:
     if isinstance(data, dict):
         return _from_json(data, source)
     if "{{" not in text and "{%" not in text:
-        raise CacheDoctorError(f"{source}: is not a chat template", "a chat template has {{ ... }} or {% ... %}")
+        raise CacheDoctorError(f"{source}: is not a chat template", "a chat template contains {{ ... }} or {% ... %}")
     return ChatTemplate(text)
 
 

@@ -32,7 +32,7 @@ MAX_DEPTH = 3
 
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _STRING, _ARRAY = 8, 9
-_HINT = "give a .gguf that llama-server can load; the download may be incomplete, or this is a Git LFS pointer"
+_HINT = "give a .gguf that llama-server can load; the download may be incomplete, or the file is a Git LFS pointer"
 
 
 class _DamagedError(Exception):
@@ -122,7 +122,7 @@ def chat_template(meta: dict[str, Any], path: str | Path) -> str | None:
     if not isinstance(found, str):
         return None
     if len(found) > MAX_TEMPLATE:
-        raise CacheDoctorError(f"{path} has a chat template of {len(found):,} characters", _HINT)
+        raise CacheDoctorError(f"{path} has a chat template of {len(found):,} characters, which is too long", _HINT)
     return found
 
 
@@ -237,7 +237,7 @@ def _escape_with_prefix(text: str, _begins: bool) -> tuple[str, list[int]]:
 def _strings(meta: dict[str, Any], key: str, path: Path) -> list[str]:
     found = meta.get(f"tokenizer.ggml.{key}")
     if not isinstance(found, list) or not all(isinstance(text, str) for text in found):
-        hint = "a multimodal projector has no tokenizer; a split model has it in its first file"
+        hint = "a multimodal projector has no tokenizer; a split model has the tokenizer in its first file"
         raise CacheDoctorError(f"{path} has no tokenizer ({key} missing)", hint)
     return found
 

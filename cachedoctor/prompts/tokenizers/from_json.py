@@ -38,7 +38,7 @@ def from_json(path: Path) -> Pipeline:
     except OSError as error:
         raise CacheDoctorError(f"cannot read {path}: {error.strerror or error}", "check the path") from None
     except (ValueError, RecursionError):
-        hint = "give a tokenizer.json or a .gguf; this may be a Git LFS pointer"
+        hint = "give a tokenizer.json or a .gguf; the file may be a Git LFS pointer"
         raise CacheDoctorError(f"{path} is not JSON", hint) from None
     if not isinstance(spec, dict) or not isinstance(spec.get("model"), dict):
         hint = "give the tokenizer.json from the model's folder, or a .gguf"

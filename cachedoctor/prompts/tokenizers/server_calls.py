@@ -43,7 +43,7 @@ def post(url: str, value: Any) -> Any:
         ) from None
     except FAULTS as error:
         raise CacheDoctorError(
-            f"cannot reach {url}: {_reason(error)}", "check that llama-server is running there"
+            f"cannot reach {url}: {_reason(error)}", "check that llama-server is running at this address"
         ) from None
     if answer.status != 200:
         raise _refused(url, answer)

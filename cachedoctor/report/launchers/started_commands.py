@@ -99,7 +99,7 @@ def _words(part: Any) -> list[str]:
             return shlex.split(part)
         except ValueError as error:
             raise CacheDoctorError(
-                f"--file: a command in the file: {str(error).lower()}", "fix the file first"
+                f"--file: a command in the file cannot be read ({str(error).lower()})", "fix the file first"
             ) from None
     return [_text(word) for word in part] if isinstance(part, list) else []
 

@@ -78,7 +78,9 @@ def _check(command: str) -> None:
     """Refuse a command that continues where this does not look."""
     _check_ends(command)
     if _OTHER_SHELL.search(command):
-        raise CacheDoctorError("--file: is a cmd or PowerShell script", "change the command by hand, without --file")
+        raise CacheDoctorError(
+            "--file: the file is a cmd or PowerShell script", "change the command by hand, without --file"
+        )
     try:
         shlex.split(command, comments=True)
     except ValueError:

@@ -53,7 +53,7 @@ def check(text: str, module: Any) -> None:
         if own:
             own[-1] += size
         if unfolded > _MOST:
-            raise CacheDoctorError("--file: its aliases expand to more than a million characters", _HINT)
+            raise CacheDoctorError("--file: the aliases in the file expand to more than a million characters", _HINT)
 
 
 def _note(sizes: dict[str, int], anchor: str | None, size: int) -> None:
@@ -146,7 +146,7 @@ def _loaded(text: str) -> list[Any]:
     except (module.YAMLError, *_UNREADABLE) as error:
         is_told = isinstance(error, (module.YAMLError, ValueError))
         where = str(error).replace("\n", " ")[:120] if is_told else "a value does not fit its tag, or is too deep"
-        raise CacheDoctorError(f"--file: is not valid YAML: {where}", "fix the file first") from None
+        raise CacheDoctorError(f"--file: the file is not valid YAML ({where})", "fix the file first") from None
 
 
 def _places(text: str, launcher: Launcher) -> Iterator[YamlServer]:
@@ -198,12 +198,10 @@ def _the_one(places: list[YamlServer], name: str | None) -> YamlServer:
             break
     if not places:
         raise CacheDoctorError(
-            "--file: contains no service, container or model", "give the file that starts the server"
+            "--file: the file contains no service, container or model", "give the file that starts the server"
         )
     names = ", ".join(place.name for place in places[:8])
-    raise CacheDoctorError(
-        f"--file: it is not clear which of these is the server: {names}", "name the server with --service"
-    )
+    raise CacheDoctorError(f"--file: it is not clear which of {names} is the server", "name the server with --service")
 
 
 def _begin(node: Any) -> str:
@@ -262,7 +260,7 @@ def _own(text: str, place: YamlServer, launcher: Launcher) -> None:
                 f"--file: the server's {key} is merged in by <<", f"write {key} directly at the server"
             )
         if written.count(key) > 1:
-            raise CacheDoctorError(f"--file: the server has {key} twice", "remove one of them")
+            raise CacheDoctorError(f"--file: the server has {key} twice", "remove one of the two keys")
         if key in commands and isinstance(data.get(key), dict):
             raise CacheDoctorError(f"--file: the server's {key} is not a command", "fix the file first")
 
@@ -276,7 +274,9 @@ def _at(documents: list[Any], place: YamlServer) -> dict[str, Any]:
     except (KeyError, IndexError, TypeError):
         found = None
     if not isinstance(found, dict):
-        raise CacheDoctorError("--file: cannot be changed safely", "change the command by hand, without --file")
+        raise CacheDoctorError(
+            "--file: the file cannot be changed safely", "change the command by hand, without --file"
+        )
     return found
 
 
@@ -411,7 +411,7 @@ def _last_leaf(node: Any) -> Any:
 def _appended(text: str, node: Any, rows: Sequence[str]) -> Cut:
     """Rows after the last one of a mapping in block style, with its indentation."""
     if node.flow_style:
-        raise CacheDoctorError("--file: the server is written in braces", "write it as a block first")
+        raise CacheDoctorError("--file: the server is written in braces", "write the server as a block first")
     at = _row_end(text, _last_leaf(node).end_mark.index)
     indentation = " " * node.start_mark.column
     block = "".join(f"{indentation}{row}\n" for row in rows)
@@ -484,7 +484,9 @@ def _new_pairs(text: str, node: Any, values: dict[str, str]) -> Cut:
 
 def _new_items(text: str, node: Any, rows: list[str]) -> Cut:
     if node.flow_style:
-        raise CacheDoctorError("--file: the server's environment is written in brackets", "write it as a block first")
+        raise CacheDoctorError(
+            "--file: the server's environment is written in brackets", "write the server as a block first"
+        )
     at = _row_end(text, _last_leaf(node).end_mark.index)
     indentation = " " * node.start_mark.column
     rows = [row.removeprefix("  ") for row in rows]
@@ -501,7 +503,9 @@ def _prove(old: str, new: str, place: YamlServer, launcher: Launcher) -> None:
         for key in (*commands, environment):
             found.pop(key, None)
     if not _same(*sides):
-        raise CacheDoctorError("--file: cannot be changed safely", "change the command by hand, without --file")
+        raise CacheDoctorError(
+            "--file: the file cannot be changed safely", "change the command by hand, without --file"
+        )
 
 
 def _same(one: Any, other: Any) -> bool:

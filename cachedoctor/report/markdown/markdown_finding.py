@@ -110,7 +110,7 @@ def _requests(one: FindingView, rows: dict[int, RequestRow]) -> list[str]:
     left = one.finding.count - len(shown)
     more = f" (the first and the worst; {count(left, 'more request')})" if left else ""
     derived = any(set(_COLUMNS.values()) & set(r.derived) for r in shown)
-    note = ["\\* computed from other numbers in the log"] if derived else []
+    note = ["\\* this value was computed from other numbers in the log"] if derived else []
     return [f"Requests, in tokens{more}:", table(head, body), *note]
 
 
@@ -206,11 +206,11 @@ def _steps(row: RequestRow) -> list[str]:
     same = ""
     if row.common_prefix_tokens is not None:
         about = "about the first " if "common_prefix_tokens" in row.bounds else "the first "
-        same = f", of which {about}{row.common_prefix_tokens:,} match the slot"
+        same = f", of which {about}{row.common_prefix_tokens:,} match the slot's content"
     turn = "the next turn of the earlier conversation, " if before else ""
     steps.append(f"Send {turn}a prompt of {count(prompt, 'token')}{same}.")
     if row.expected_cached is not None and row.expected_cached != cached:
         steps.append(f"Expected with this version: {count(row.expected_cached, 'token')} reused.")
     done = "unknown" if row.processed_tokens is None else f"{row.processed_tokens:,}"
-    steps.append(f"The log shows: {cached:,} reused, {done} computed.")
+    steps.append(f"The log shows: {cached:,} tokens reused, {done} computed.")
     return steps

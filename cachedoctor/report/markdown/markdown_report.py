@@ -245,7 +245,7 @@ def _left(report: Report) -> str:
     parts = []
     for group in grouped(report.not_evaluated):
         names = ", ".join(f"{code(rule.code)} {prose(rule.name)}" for rule in group.rules)
-        more = f" To enable: {prose(group.advice)}" if group.advice else ""
+        more = f" To enable the check: {prose(group.advice)}" if group.advice else ""
         parts.append(f"- {names}: {prose(group.reason)}.{more}")
         if group.commands:
             parts.append(fenced(group.commands, "sh", "  "))

@@ -76,7 +76,7 @@ selected_by | text | | how the slot was chosen: lcp, lru or id
 similarity | number | share | part of the new prompt that the slot already held, rounded as in the log
 f_keep | number | share | part of the slot's content that the new prompt kept, rounded as in the log
 common_prefix_tokens | integer | tokens | longest common prefix of prompt and slot content at the start
-reference_tokens | integer | tokens | length of the previous prompt and reply; length of the slot's content if unknown
+reference_tokens | integer | tokens | length of the previous prompt and reply; if that is unknown, length of the slot's content
 held_tokens | integer | tokens | length of the slot's content when the request took the slot
 expected_cached | integer | tokens | tokens that the server build should have reused; only if tokens were lost
 replay_missing | names | | numbers that expected_cached needs and the log lacks
@@ -98,7 +98,7 @@ checkpoints_held | spans | position | checkpoints that the slot is known to have
 checkpoint_pos_min | integer | position | lowest position of the restored checkpoint
 checkpoint_pos_max | integer | position | highest position of the restored checkpoint
 client_by | text | | field that identifies the client: session, user, salt, system_prompt, route or address
-client_name | text | | client name from the most reliable of these fields; salts and system prompts are hashed
+client_name | text | | client name from the most reliable field of the request; salts and system prompts are hashed
 """),
 )
 """One row per request: ``model.RequestRow``, with what is known of its session."""
@@ -209,7 +209,7 @@ session | integer | | server run that the first proof belongs to, numbered from 
         + _BUILD.lstrip()
         + """code | text | | rule code
 name | text | | rule name
-key | text | | cause, if the code has several
+key | text | | cause, if the rule has several causes
 severity | text | | error, warning or note
 confidence | text | | high, medium or low
 requests | integer | | affected requests
@@ -267,7 +267,7 @@ FILES = ColumnTable(
     _columns("""
 path | text | | path of the file, or the folder or pattern that matched no file
 log | text | | name of the log, without rotation suffixes; all its rotations have one name
-part | text | | name of this log's files in the other folders, without file extension
+part | text | | name of this log's files in the other folders of the result, without file extension
 status | text | | read, cut (read in part), failed (nothing was read) or no log (not a server log)
 reason | text | | why the file was not read or is not a server log; or a note that the file changed during the read
 size | integer | bytes | size as stored

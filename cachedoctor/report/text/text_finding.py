@@ -272,7 +272,7 @@ def cost(finding: Finding, prompt_ms: float) -> str:
     words = f"{spent_tokens(spent)} recomputed in {count(finding.count, 'request')}"
     if spent.ms is None:
         return words
-    share = f", {percent(min(spent.ms, prompt_ms), prompt_ms)} of all prompt time" if prompt_ms else ""
+    share = f" ({percent(min(spent.ms, prompt_ms), prompt_ms)} of all prompt time)" if prompt_ms else ""
     if spent.ms_from == "depth":
-        return f"{words}, {duration(spent.ms)} at the speed measured at that depth{share}"
-    return f"{words}, about {duration(spent.ms)}{share}"
+        return f"{duration(spent.ms)}{share} for {words}, at the speed measured at this prompt length"
+    return f"about {duration(spent.ms)}{share} for {words}"

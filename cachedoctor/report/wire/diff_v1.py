@@ -50,7 +50,7 @@ class DiffDocument(msgspec.Struct):
     equal: bool
     """The rendered prompts are equal, images included."""
     a: Side
-    """The older prompt, which the server holds."""
+    """The older prompt, which the server has in its cache."""
     b: Side
     """The newer prompt."""
     tokenizer: TokenizerRow

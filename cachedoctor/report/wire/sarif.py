@@ -206,7 +206,7 @@ def _open(left: NotEvaluated, index: dict[str, int]) -> dict[str, Any]:
     rule: dict[str, Any] = {"id": visible(left.code)}
     if left.code in index:
         rule["index"] = index[left.code]
-    enable = f"\nTo enable: {left.enable}" if left.enable else ""
+    enable = f"\nTo enable the check: {left.enable}" if left.enable else ""
     text = f"{left.code} {left.name} could not be checked: {left.reason}.{enable}"
     return _notice("not-evaluated", "note", text, associatedRule=rule)
 

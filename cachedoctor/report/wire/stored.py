@@ -128,7 +128,7 @@ def read(data: bytes, name: str) -> Report:
         findings = [_finding(f) for f in rest.findings]
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         hint = "give a report written by cachedoctor analyze --format json"
-        raise CacheDoctorError(f"{name}: is not a report of cachedoctor ({error})", hint) from error
+        raise CacheDoctorError(f"{name}: is not a JSON report written by cachedoctor ({error})", hint) from error
     for session in rest.sessions if rest.filtered is None else ():
         session.n_requests = counts[session.index]
     streamed = {"requests": requests, "samples": StoredRows(rest.samples), "batches": StoredRows(rest.batches)}

@@ -23,6 +23,7 @@ _SENTENCE = 110
 _ASIDE = late(r" \([^()]*\)")
 _OR = late(r"Or,? (?=[a-z])")
 """How a remedy begins that is written to come after another."""
+_OPTION = late(r"--?[A-Za-z]")
 _LONG = 70
 """Characters of a command that is in the last row; a longer one is above alone."""
 
@@ -54,8 +55,18 @@ class DoNow(NamedTuple):
     @property
     def words(self) -> str:
         """The sentence; before it where options belong that stand alone."""
-        text = f"Add this to the {self.program} command. {self.text}" if self.options and not self.steps else self.text
+        text = f"Add {self._added} to the {self.program} command. {self.text}" if self._stands_alone else self.text
         return f"{text} {self.replayed}" if self.replayed else text
+
+    @property
+    def _stands_alone(self) -> bool:
+        """Whether the commands are options without a command line around them."""
+        return self.options and not self.steps
+
+    @property
+    def _added(self) -> str:
+        names = [word for command in self.commands for word in command.split() if _OPTION.match(word)]
+        return "this option" if len(names) == 1 else "these options"
 
     def rows(self) -> list[str]:
         """Write what to do in rows of plain text, what is to be copied indented."""
@@ -214,7 +225,7 @@ def last(finding: Finding, found: DoNow, fix: Fix | None) -> Last:
     if found.options:
         return Last(f"start {_program(finding)} with", found.commands[0])
     if any(r.options and r.commands == found.commands for r in finding.remedies):
-        return Last(f"in {_program(finding)}'s shell, then restart it:", found.commands[0])
+        return Last(f"in {_program(finding)}'s shell, then restart the server:", found.commands[0])
     settings = [s for r in finding.remedies if r.settings and r.commands == found.commands for s in r.settings]
     # whose setting it is must be said where it may be another client
     return Last(f"with {settings[0].client}:" if settings and found.kind == "try" else "", found.commands[0])
@@ -226,7 +237,7 @@ def _of_steps(found: DoNow, fix: Fix) -> Last:
     if first.where == "client" and first.commands:
         return Last("", first.commands[0])
     if fix.launcher == "ollama" and len(found.steps) == len(last.commands) == 1:
-        return Last("in the environment of ollama serve, then restart it:", last.commands[0])
+        return Last("in the environment of ollama serve, then restart ollama:", last.commands[0])
     if last.form == "sh" and last.commands:
         if len(found.steps) > 1 and last is not first:
             return Last("make the change above, then", last.commands[0])

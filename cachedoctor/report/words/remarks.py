@@ -239,7 +239,7 @@ def read(report: Report) -> str:
         such = "start-up and samplers"
     else:
         such = "start-up and an access log"
-    return f"{known}, {number(lines - left)} recognised (others: {such})"
+    return f"{known}, {number(lines - left)} recognised (the other lines: {such})"
 
 
 def numbered(report: Report) -> str:

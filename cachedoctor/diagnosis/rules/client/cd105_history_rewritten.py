@@ -29,7 +29,7 @@ _WRITTEN_ANEW = ("json-spacing", "json-key-order", "whitespace", "other")
 _HISTORY = ("messages[", "input[")
 _UNNAMED = ("other", "whitespace", "retokenised", "special-token", "template", "json-spacing", "json-key-order")
 """Differences whose kind does not show where they are."""
-_WHY = "The beginning of the conversation matches, but a later part does not: a message was edited, removed, moved or rendered differently. Reuse ends at that message."
+_WHY = "The beginning of the conversation matches, but a later part does not: a message was edited, removed, moved or rendered differently. Reuse ends at the changed message."
 _OPENING = ("messages[0]", "messages[1]", "input[0]", "input[1]")
 """Places in a request of the first message of a user."""
 SAME_PLACE = 16
@@ -200,7 +200,7 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
         )
     return kit.proof(
         r,
-        ("n_past", "common prefix, and the slot's content"),
+        ("n_past", "common prefix and slot's content, in tokens"),
         ("new", "the new prompt"),
         ("select", _CHOICE.get(r.seen.choice.selected_by or "", "the slot choice")),
         kit.REUSED,
@@ -296,7 +296,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     least = "at least " if "held_tokens" in r.at_least else ""
     again = " more than once" if g.count > 1 else ""
     what = "first message" if _of_head(f.get("place")) else "history"
-    place = f"from {kit.token(f['lcp'])} of {least}{kit.n(f['reference'])} on"
+    place = f"after {kit.token(f['lcp'])} of {least}{kit.n(f['reference'])}"
     return kit.FindingText(
         (
             f"the {what} changed{again}, at worst {place}: {kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}"
@@ -328,7 +328,7 @@ def of_bodies(_: kit.Session, difference: kit.PromptDiff) -> kit.ChangeText | No
     if first is None or not (first.kind in _KINDS or (first.kind in _UNNAMED and not is_early(difference))):
         return None
     what = "first message" if _of_head(first.place) else "history"
-    head = f"the {what} changed from {changes.place(difference)} of {kit.n(difference.a.tokens)} on"
+    head = f"the {what} changed after {changes.place(difference)} of {kit.n(difference.a.tokens)}"
     return changes.of_bodies(difference, head, _WHY, [_APPEND, _BY_HAND])
 
 
@@ -351,7 +351,7 @@ def _not_the_head(g: kit.MatchGroup) -> str:
     if f.get("place") and lcp < kit.EARLY * prompt:
         return "the prompts themselves show which message changed"
     if lcp < kit.EARLY * min(prompt, r.reference_tokens or prompt):
-        return "at first the change was near the end of the prompt; the conversation grew after it"
+        return "at first the change was near the end of the prompt; the conversation grew after the change"
     return f"{kit.n(f['lcp']).replace('~', 'about ')} of {kit.n(r.prompt_tokens)} tokens match"
 
 

@@ -279,7 +279,7 @@ def _of_excerpt(s: kit.RuleContext) -> kit.Match | None:
     return kit.Match(least, "low", at_most=at_most, severity="note", undecided=True, key=_OPEN)
 
 
-_FEW_MATCH = "how little of the prompt matched the slot's content"
+_FEW_MATCH = "the small part of the prompt that matched the slot"
 
 
 def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
@@ -324,7 +324,7 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
 _WHOSE = {
     "slot": "An idle slot still held a prompt as long as this conversation's last prompt, but too little of that prompt matches. ",
     "ram": "The RAM cache held a prompt as long as this conversation's last prompt, but that prompt did not match. ",
-    True: "The requests on this slot grow one after the other: the start of the prompt changed. A single change of this kind may be a new conversation with the same beginning. ",
+    True: "Each request on this slot is longer than the previous one, so the start of the prompt changed. A single change of this kind may be a new conversation with the same beginning. ",
     False: "Another conversation had taken the slot, and the RAM copy of this conversation did not match either. ",
     None: "Either the start of this conversation's prompt changed, or another conversation held the slot. ",
 }

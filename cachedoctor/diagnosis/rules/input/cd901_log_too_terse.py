@@ -53,7 +53,7 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
         ("select", "the slot choice"),
         ("erased", "a checkpoint that was erased"),
         kit.RECOMPUTED,
-        ("release", "the length at the end"),
+        ("release", "the length at the end of the request"),
         ("start", "the request"),
     )
     numbers = {"symptom": not s.lost, "at_hand": match.found, "erased": sorted(end + 1 for _, end in r.seen.erased_at)}
@@ -88,7 +88,7 @@ def _what_is_known(g: kit.MatchGroup) -> str:
     size = f"A prompt of {kit.n(r.prompt_tokens)} tokens reused {kit.n(r.cached_tokens or 0)}{whole}. "
     place = "" if known is None else f"{kit.n(known)} of these tokens are known to match. "
     named = ", ".join(other.name for other in g.numbers["candidates"] if other.is_open)
-    return f"{size}{place}Not excluded: {named}."
+    return f"{size}{place}Causes not excluded: {named}."
 
 
 def _client(s: kit.RuleContext) -> list[kit.RuledOut]:
@@ -104,7 +104,7 @@ def _client(s: kit.RuleContext) -> list[kit.RuledOut]:
 def _memory(s: kit.RuleContext) -> list[kit.RuledOut]:
     """Whether the memory may have been unable to go back."""
     if s.facts.memory == "attention":
-        return [kit.RuledOut("no-usable-checkpoint", "this model's memory goes back to any token")]
+        return [kit.RuledOut("no-usable-checkpoint", "this model's memory can go back to any token")]
     if s.facts.memory is None:
         return [kit.RuledOut("no-usable-checkpoint", "not excluded: no line shows whether the memory can go back")]
     off = s.facts.setting("ctx_checkpoints")

@@ -29,7 +29,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
         f"lines of several servers are mixed: {kit.times(g.count)} incomplete"
         if g.session.mixed
         else f"the log lacks the beginning or the end of {kit.times(g.count)}",
-        "Lines before or after this part are missing: the file was truncated, rotated or filtered, or the server stopped. The numbers in those lines are unknown."
+        "Lines before or after this part are missing: the file was truncated, rotated or filtered, or the server stopped. The numbers in the missing lines are unknown."
         + _left_of_it(g.worst_request)
         + (_MIXED if g.session.mixed else ""),
         [

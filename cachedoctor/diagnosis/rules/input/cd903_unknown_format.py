@@ -28,7 +28,8 @@ def say(looks: str | None, give: str | None) -> kit.FindingText:
                 purpose="look",
             ),
             kit.Remedy(
-                "Do the same for vLLM (vllm serve) and SGLang (python -m sglang.launch_server).", purpose="look"
+                "Save the output of vLLM (vllm serve) or SGLang (python -m sglang.launch_server) in the same way.",
+                purpose="look",
             ),
         ],
     )

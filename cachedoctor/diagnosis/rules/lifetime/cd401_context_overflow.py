@@ -76,7 +76,7 @@ def _cut(session: kit.Session) -> list[kit.SessionFinding]:
                 tokens,
                 writer=said.field,
             ),
-            kit.Remedy("Or set this limit in the client, so the client compacts its history in time."),
+            kit.Remedy("Or set the context limit in the client, so the client compacts its history in time."),
         ],
     )
     return [kit.SessionFinding(words, "cut", [(said.mark, "the prompt is shortened")], "warning")]
@@ -106,7 +106,7 @@ def _text(f: dict[str, Any], session: kit.Session, what: str, writer: str = "") 
                 "Raise the context, or use fewer slots (--parallel) so each gets more. A larger context costs KV memory.",
                 f["tokens"] and slots and f["tokens"] * slots,
             ),
-            kit.Remedy("Or set this limit in the client, so the client compacts its history in time."),
+            kit.Remedy("Or set the context limit in the client, so the client compacts its history in time."),
         ],
         references=["https://github.com/ggml-org/llama.cpp/issues/17284"],
     )

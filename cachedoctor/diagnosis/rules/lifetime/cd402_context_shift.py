@@ -39,7 +39,9 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
         return _stopped(g)
     cost = f", {kit.n(g.tokens)} tokens recomputed" if g.tokens else ""
     printed = g.worst.confidence == "high" or "shift" in g.worst_request.marks
-    stopped = kit.RuledOut("answer-at-full-context", "not excluded: an answer that stopped there; then nothing is lost")
+    stopped = kit.RuledOut(
+        "answer-at-full-context", "not excluded: an answer that stopped when the context was full; then nothing is lost"
+    )
     return _text(g.session, g.numbers["limit"], f"{kit.times(g.count)}{cost}", alike=[] if printed else [stopped])
 
 
@@ -89,7 +91,7 @@ def _text(
     ]
     return kit.FindingText(
         f"the context{size} was full and was shifted: {what}",
-        "A context shift keeps the start and drops the older half of the rest. The next prompt still contains the dropped half, so it no longer matches.",
+        "A context shift keeps the start of the prompt and drops the older half of the rest. The next prompt still contains the dropped half, so it no longer matches.",
         [
             advice.more_context(
                 session, "Raise the context, or let the client compact its history before the limit.", writer=writer

@@ -71,7 +71,7 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
     r, listed = s.request, _listed(s)
     return kit.proof(
         r,
-        ("n_past", "common prefix, and the slot's content"),
+        ("n_past", "common prefix and slot's content, in tokens"),
         ("forced", "the symptom"),
         ("restored", "the nearest checkpoint inside the common prefix"),
         ("check", "a checkpoint that was checked" if match.found else "a checkpoint after the common prefix"),
@@ -130,7 +130,8 @@ def _look_alikes(g: kit.MatchGroup) -> list[kit.RuledOut]:
                 "not excluded: checkpoints were dropped from a full list, and this log level hides the remaining ones",
             ),
             kit.RuledOut(
-                "swa-threshold-misfire", "not excluded: this log level hides the lines about each checkpoint checked"
+                "swa-threshold-misfire",
+                "not excluded: this log level hides the lines about the checkpoints that the server checked",
             ),
         ]
     return [
@@ -138,7 +139,10 @@ def _look_alikes(g: kit.MatchGroup) -> list[kit.RuledOut]:
             "checkpoints-disabled", "not excluded: this log does not show whether the server makes checkpoints"
         ),
         kit.RuledOut("checkpoint-evicted", "not excluded: this log does not show whether a checkpoint was dropped"),
-        kit.RuledOut("swa-threshold-misfire", "not excluded: this log lacks the lines about each checkpoint checked"),
+        kit.RuledOut(
+            "swa-threshold-misfire",
+            "not excluded: this log lacks the lines about the checkpoints that the server checked",
+        ),
     ]
 
 
@@ -200,7 +204,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
         *([newer] if known is False else []),
         *([] if guessed else longer),
         kit.Remedy(
-            "In the client: keep the history append-only; with such models, truncate rarely and in large pieces."
+            "In the client: keep the history append-only; truncate the history rarely and in large pieces."
         ),
         *([msgspec.structs.replace(one, purpose="depends") for one in longer] if guessed else []),
         *([newer] if known is None else []),  # this build may be new enough

@@ -24,7 +24,7 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
     lost: kit.Dropped = match.found
     shown = kit.marked(
         s.request,
-        ("n_past", "common prefix, and the slot's content"),
+        ("n_past", "common prefix and slot's content, in tokens"),
         ("forced", "the symptom"),
         ("check", "a checkpoint that was kept"),
         ("select", "how much matched"),
@@ -52,7 +52,7 @@ def _longer_list(g: kit.MatchGroup) -> kit.Remedy:
     default = server_options.CTX_CHECKPOINTS.default_at(*advice.span(g.session))
     limit = f["limit"] or (default if isinstance(default, int) else 32)
     held = (
-        f"The list held {limit};"
+        f"The list contained {limit} checkpoints;"
         if f["limit"]
         else f"The default is {limit}, and this log does not show the limit in use;"
     )
@@ -90,9 +90,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
             )
         )
     remedies.append(
-        kit.Remedy(
-            "In the client: keep the history append-only; with such models, truncate rarely and in large pieces."
-        )
+        kit.Remedy("In the client: keep the history append-only; truncate the history rarely and in large pieces.")
     )
     reason = (
         "too close to an earlier checkpoint, in a list that had to be shortened"

@@ -67,7 +67,7 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
         r,
         ("check", "the newest checkpoint"),
         ("forced", "the symptom"),
-        ("n_past", "common prefix, and the slot's content"),
+        ("n_past", "common prefix and slot's content, in tokens"),
         ("select", "how much matched"),
         kit.REUSED,
         kit.RECOMPUTED,
@@ -87,9 +87,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
         )
     ]
     remedies.append(
-        kit.Remedy(
-            "In the client: keep the history append-only; with such models, truncate rarely and in large pieces."
-        )
+        kit.Remedy("In the client: keep the history append-only; truncate the history rarely and in large pieces.")
     )
     return kit.FindingText(
         f"all {f['count']} checkpoints are between token {kit.n(f['lowest'])} and the end, and none is at or below the common prefix of "

@@ -77,7 +77,7 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
     looked = any(best is check for check in s.request.seen.checks)
     shown = kit.marked(
         s.request,
-        ("n_past", "common prefix, and the slot's content"),
+        ("n_past", "common prefix and slot's content, in tokens"),
         ("forced", "the symptom"),
         kit.REUSED,
     )
@@ -97,7 +97,7 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
 def remedy(session: kit.Session, cured_by: int | None, *, windowed: bool, held: bool) -> kit.Remedy:
     """Name the first build that would have reused what was lost, or keep all of a window's memory."""
     if cured_by:
-        return advice.update(session, f"b{cured_by} and newer restore such checkpoints.")
+        return advice.update(session, f"b{cured_by} and newer restore this kind of checkpoint.")
     if not windowed or (cured_by is None and not held):
         return advice.update(session, f"b{NEWEST} is the newest build whose comparison is known.")
     name = session.program or "llama.cpp (b8929 or newer)"
@@ -122,7 +122,7 @@ def _claim(f: dict[str, Any]) -> str:
 def _why(f: dict[str, Any], session: kit.Session) -> str:
     """Which comparison refused it."""
     if f["a"] == f["b"]:
-        return "A recurrent state saved exactly at the common prefix is usable, but these builds require a state strictly below it (b6751 to b8353, b9294)."
+        return "A recurrent state saved exactly at the common prefix is usable, but these builds require a state strictly below the common prefix (b6751 to b8353, b9294)."
     if f["memory"]:
         return (
             "The memory reached back to position 0, so nothing was missing. With a common prefix inside the window the threshold is 0, and "

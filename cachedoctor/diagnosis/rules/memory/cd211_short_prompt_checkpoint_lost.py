@@ -33,7 +33,7 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
         "lcp": s.lcp, "tokens": lost.tokens, "line": lost.line, "cached": r.cached_tokens, "step": min_step(s.facts),
     }  # fmt: skip
     return kit.Proof(
-        (kit.Mark(lost.line, lost.text), "created by an earlier request, dropped as too close"), shown[:4], numbers
+        (kit.Mark(lost.line, lost.text), "the dropped checkpoint, too close to an earlier one"), shown[:4], numbers
     )
 
 
@@ -43,20 +43,21 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     return kit.FindingText(
         f"the checkpoint of {kit.n(f['tokens'])} tokens had been dropped because an earlier checkpoint was within {kit.n(f['step'])} tokens: "
         f"{kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}",
-        f"{kit.n(f['lcp'])} tokens matched. In these builds every request drops checkpoints that are closer than the minimum distance to the previous one. A prompt shorter than that distance keeps only its first and its newest checkpoint, and only {kit.n(f['cached'])} tokens could be reused.",
+        f"{kit.n(f['lcp'])} tokens matched. In these builds every request drops checkpoints that are closer than the minimum distance to the previous checkpoint. A prompt shorter than the minimum distance keeps only its first and its newest checkpoint, and only {kit.n(f['cached'])} tokens could be reused.",
         [
             advice.option(
                 g.session,
                 server_options.CHECKPOINT_MIN_STEP,
                 "0",
-                "Turn the minimum distance off. The server then keeps up to --ctx-checkpoints checkpoints; each checkpoint costs main memory.",
+                "Turn the minimum distance between checkpoints off. The server then keeps up to --ctx-checkpoints checkpoints; each checkpoint costs main memory.",
             ),
             advice.update(g.session, "b11063 and newer shorten the list only when it is nearly full (PR #28302)."),
         ],
         [
             same_prefix(f["lcp"]),
             kit.RuledOut(
-                "checkpoint-evicted", "the list was not full: the line gives the distance as the reason, not the age"
+                "checkpoint-evicted",
+                "the checkpoint list was not full; the log line gives the distance as the reason, not the age",
             ),
             kit.RuledOut("no-usable-checkpoint", f"a checkpoint was made, then dropped at line {f['line']}"),
         ],

@@ -60,10 +60,10 @@ def _remedies(session: kit.Session) -> list[kit.Remedy]:
     return [
         *shared,
         kit.Remedy(
-            f"Update {session.program or 'llama.cpp'}, and if a restore fails again, report the failure with the size in this line."
+            f"Update {session.program or 'llama.cpp'}, and if a restore fails again, report the failure with the size in the log line."
         ),
         kit.Remedy(
-            "If you use a draft model or a quantised KV cache, try without these: such states are saved and restored differently."
+            "A draft model or a quantised KV cache changes how states are saved and restored: try without them."
         ),
     ]
 

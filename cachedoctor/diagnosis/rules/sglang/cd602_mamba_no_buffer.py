@@ -56,7 +56,7 @@ def _note(session: kit.Session, period: kit.BatchPeriod, requests: WholeRequests
         [extra_buffer(session), *([] if proven else [experiment(session)])],
         ruled_out=[
             kit.RuledOut("radix-cache-off", "the log shows that the radix cache is on, or that tokens were reused"),
-            kit.RuledOut("mamba-state-pressure", "the running requests never held nearly all states"),
+            kit.RuledOut("mamba-state-pressure", "the running requests never used nearly all states"),
         ],
         references=[
             "https://github.com/sgl-project/sglang/issues/22935",

@@ -50,14 +50,14 @@ def _note(
         claim = f"{usage}: with a full pool {_percent(inside)} of the prompt tokens were reused, otherwise {_percent(outside)}"
     else:
         claim = f"{usage}, and of {kit.n(period.new_tokens + period.cached_tokens)} prompt tokens {_percent(reuse(period))} were reused"
-    shown = marks(period, ("usage", "the pool is full"), ("retracted", "a request lost its memory"))
+    shown = marks(period, ("usage", "the KV pool is full"), ("retracted", "a request lost its memory"))
     return kit.finding(
         claim,
         _WHY,
         [*_remedies(session), *([] if confidence == "high" else [log_requests()])],
         ruled_out=[kit.RuledOut("prefix-not-shared", "logged prompts had been cached")] if confidence == "high" else [],
         references=["https://docs.sglang.io/advanced_features/hyperparameter_tuning.html"],
-        evidence=[*shown, *kit.said_by(session.settings.get("kv_tokens"), "the size of the pool")],
+        evidence=[*shown, *kit.said_by(session.settings.get("kv_tokens"), "the size of the KV pool")],
         severity=severity,
         confidence=confidence,
     )

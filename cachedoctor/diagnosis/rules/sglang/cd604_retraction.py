@@ -35,7 +35,7 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
                 ),
             ],
             references=["https://docs.sglang.io/advanced_features/hyperparameter_tuning.html"],
-            evidence=[*evidence, *kit.said_by(session.settings.get("kv_tokens"), "the size of the pool")],
+            evidence=[*evidence, *kit.said_by(session.settings.get("kv_tokens"), "the size of the KV pool")],
             severity="warning" if often else "note",
         )
     ]

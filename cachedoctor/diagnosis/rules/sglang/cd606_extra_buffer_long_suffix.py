@@ -67,10 +67,10 @@ def _note(session: kit.Session, period: kit.BatchPeriod, requests: WholeRequests
         ]
     return kit.finding(
         f"strategy {strategy(session)}: {requests.cold:,} of {requests.count:,} requests of {kit.n(requests.smallest)} to "
-        f"{kit.n(requests.largest)} tokens reused nothing, the others up to {kit.n(requests.most)} tokens; they may share a beginning with different text after it",
+        f"{kit.n(requests.largest)} tokens reused nothing, the other requests up to {kit.n(requests.most)} tokens; the prompts may share a beginning with different text after it",
         _WHY_HICACHE if forkless else _WHY,
         [*remedies, compare_bodies()],
-        ruled_out=[kit.RuledOut("mamba-state-pressure", "the running requests never held nearly all states")],
+        ruled_out=[kit.RuledOut("mamba-state-pressure", "the running requests never used nearly all states")],
         references=[
             "https://github.com/sgl-project/sglang/issues/22935",
             "https://github.com/sgl-project/sglang/pull/31181",

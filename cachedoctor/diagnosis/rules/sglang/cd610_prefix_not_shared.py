@@ -94,7 +94,7 @@ def _note(session: kit.Session, period: kit.BatchPeriod, requests: WholeRequests
     evidence = [
         *marks(period, ("whole", "a request that reused almost nothing"), ("cold", "a request that reused nothing")),
         *kit.said_by(session.settings.get("radix_cache"), "the cache is on"),
-        *kit.said_by(session.settings.get("kv_tokens"), "the size of the pool"),
+        *kit.said_by(session.settings.get("kv_tokens"), "the size of the KV pool"),
     ]
     return kit.SessionFinding(
         words, "", evidence, "warning" if alike and sure != "low" else "note", sure, unless=shared_beginnings.CODES

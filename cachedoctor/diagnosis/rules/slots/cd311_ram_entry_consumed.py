@@ -24,7 +24,7 @@ PROOF = kit.lines(
     ("ram", "the search in the RAM cache"),
     kit.REUSED,
     kit.RECOMPUTED,
-    first=("ram_taken", "another conversation took this conversation's copy"),
+    first=("ram_taken", "another conversation took this conversation's RAM copy"),
     most=3,
     numbers=lambda s: {
         "threads": s.threads,
@@ -41,13 +41,13 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     return kit.FindingText(
         "a conversation with the same beginning took the RAM copy of another conversation: "
         f"{kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}",
-        f"The {kit.n(r.reference_tokens)} tokens of this conversation were saved in main memory. The cache gives a copy to any prompt that keeps a quarter "
-        f"of it, and then deletes it. When this conversation continued, {kit.n(r.cached_tokens)} tokens were left.",
+        f"The {kit.n(r.reference_tokens)} tokens of this conversation were saved in main memory. The RAM cache gives a copy to any prompt that keeps a quarter "
+        f"of the copy, and then deletes the copy. When this conversation continued, only {kit.n(r.cached_tokens)} of its tokens were left.",
         [
             advice.slots(
                 session,
                 count,
-                f"Give every conversation a slot ({count} here), and let the client choose it {name}. Slots alone do not separate prompts that begin alike. A larger RAM cache does not help either, because this copy was not evicted.",
+                f"Give every conversation a slot ({count} here), and let the client choose its slot {name}. Slots alone do not separate prompts that begin alike. A larger RAM cache does not help either, because this copy was not evicted.",
             )
         ],
         [

@@ -37,7 +37,7 @@ def alone(session: kit.Session) -> list[kit.SessionFinding]:
     return [
         kit.finding(
             f"a block has {kit.n(size)} tokens: a shorter shared beginning is not reused",
-            "Only whole blocks are reused, and the last token of a prompt is always computed. A hybrid model has large blocks: each must be as large "
+            "Only whole blocks are reused, and the last token of a prompt is always computed. A hybrid model has large blocks: each block must be as large "
             "as a saved state of the other layers. These lines do not show how long the prompts are.",
             [
                 kit.Remedy(
@@ -66,7 +66,7 @@ def _note(session: kit.Session, stretch: TrafficStretch, prompt: float, size: in
     )
     why = "Only whole blocks are reused, and the last token of a prompt is always computed."
     if hybrid:
-        why += " A hybrid model has large blocks: each must be as large as a saved state of the other layers."
+        why += " A hybrid model has large blocks: each block must be as large as a saved state of the other layers."
     if not short:
         why += " The log cannot show whether the prompts diverge for another reason; with less than a block in common, another reason makes no difference."
     line = kit.said_by(rolling.block_line(session), f"a block has {kit.n(size)} tokens")
@@ -94,7 +94,7 @@ def _remedies(session: kit.Session, hybrid: bool, short: bool, prompt: float) ->
         newer = "" if session.since("0.26") is True else " This needs 0.26 or newer."
         found.append(
             kit.Remedy(
-                f"If prompts repeat in full, allow shorter matches. States are not saved more often, so a short beginning that different prompts share is still not reused. vLLM rejects a unit that does not divide the block sizes of all layers.{newer}",
+                f"If prompts repeat in full, allow shorter matches. States are not saved more often, so a short beginning that different prompts share is still not reused. vLLM rejects a match length that does not divide the block sizes of all layers.{newer}",
                 options=kit.as_typed("--prefix-match-unit 16"),
             )
         )
