@@ -86,8 +86,8 @@ def refuse_alone(tokenizer: str | None, template: str | None) -> None:
         from cachedoctor.model import CacheDoctorError
 
         name = "--tokenizer" if tokenizer is not None else "--template"
-        hint = "use it with --requests FILE, --prompts DIR or --slots FILE"
-        raise CacheDoctorError(f"{name} needs prompts", hint)
+        hint = "give prompts with --requests FILE, --prompts DIR or --slots FILE"
+        raise CacheDoctorError(f"{name} works only with prompts", hint)
 
 
 def refuse_page(format: str, output: str | None) -> None:

@@ -47,7 +47,7 @@ def explain(
 
     A page has the fix, the meaning of the cause, its log lines, and why the cache could not be used. Words are, for
     example, slot, checkpoint and prefix; blind shows how to check rules that could not be checked. In the list,
-    severity "by cost" means a warning from a total cost of 1,000 tokens on, and a note below 1,000.
+    severity "by cost" means a warning at a total cost of 1,000 tokens or more, and otherwise a note.
 
     For a line of llama-server, vLLM or SGLang, explain shows the meaning for the cache, the fields with units, and the
     builds or versions that print it, with log levels. The line may be wrapped (docker, journald, router) or

@@ -68,7 +68,8 @@ def fleet(
         str | None,
         option(
             "--output -o",
-            "Folder for tables and a page (a second run continues the first), or a .txt, .csv, .json or .md file for sums.",
+            "Folder for tables and a page (a second run continues the first), or a .txt, .csv, .json or .md file "
+            "for sums.",
             "DIR|FILE",
         ),
     ] = None,

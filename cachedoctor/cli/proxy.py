@@ -63,8 +63,8 @@ def proxy(
 ) -> None:
     """Forward requests to a server unchanged, and show what each request reused, what changed, and the cost.
 
-    The command needs the pip extra proxy (aiohttp). Clients use http://127.0.0.1:8090 as their server. Ctrl-C lets running
-    requests finish; a second Ctrl-C stops these requests.
+    The command needs the pip extra proxy (aiohttp). Clients use http://127.0.0.1:8090 as their server. Ctrl-C lets
+    running requests finish; a second Ctrl-C stops these requests.
 
     Exit status: 0 stopped; 2 wrong usage or unusable address; 130 interrupted again during shutdown.
     """

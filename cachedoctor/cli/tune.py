@@ -73,7 +73,7 @@ def tune(
     """Rank server settings by the prompt tokens and seconds that they would have saved, and merge the best.
 
     The output lists single changes first, with the extra memory each change needs if the log shows sizes, and then
-    the merged set as command-line options. Only gains above the replay's own error and above 1 % are listed.
+    the merged set as command-line options. Only gains above the replay's own error and 1 % are listed.
 
     With --set, tune replays the log twice: with the recorded settings, which shows the replay's own error, and with
     the given settings or build, which shows the reuse that these settings would give. Without a log, the build's

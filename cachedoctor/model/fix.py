@@ -63,8 +63,8 @@ class OptionReplay(msgspec.Struct, frozen=True):
             saved = f"{'about ' if self.assumed else ''}{min(self.saved_tokens, self.claimed_tokens):,}"
             return f"Replayed on this log: saves {saved} of {self.claimed_tokens:,} tokens."
         if not self.is_explained:
-            return f"Not confirmed: the replay explains {self.equal:,} of {self.requests:,} requests of this log."
-        return "Not confirmed: this log does not show that the recomputed tokens had been sent before."
+            return f"The saving is not confirmed: the replay explains {self.equal:,} of {self.requests:,} requests of this log."
+        return "The saving is not confirmed: this log does not show that the recomputed tokens had been sent before."
 
     @property
     def is_explained(self) -> bool:

@@ -64,7 +64,7 @@ def _texts(session: Session) -> Remedy:
 
 def _second_turn(_: Session) -> Remedy:
     return Remedy(
-        "Send one of these requests again with its answer and a new question. "
+        "Send one of the requests again with its answer and a new question. "
         "If the prompt is reused, the conversations were new and nothing is wrong; if not, another session took the "
         "slot in between.",
         purpose="look",

@@ -375,7 +375,7 @@ def see_more(session: Session) -> Remedy:
     found = restart(session, {"accounting", "text", "prompts"})
     if found.options:
         return Remedy(
-            f"Restart with this to see more in the next log. {found.text}", options=found.options, purpose="look"
+            f"Restart with this option to see more in the next log. {found.text}", options=found.options, purpose="look"
         )
     if _writes_prompts(session):
         return Remedy(

@@ -340,7 +340,9 @@ def _with_bodies(
             if exact
             else ("give the model's tokenizer: --tokenizer MODEL.gguf")
         )
-        what = f"{known:,} of {bodies:,} request bodies fit the lengths of the log's {len(built.sent):,} requests"
+        what = (
+            f"{known:,} of {bodies:,} request bodies match the prompt lengths of the log's {len(built.sent):,} requests"
+        )
         raise CacheDoctorError(what, hint, 3)
     placed = Placed(len(built.requests), bodies, exact)
     placed.bodies_left_out = bodies - known

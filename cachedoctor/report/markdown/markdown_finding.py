@@ -108,7 +108,7 @@ def _requests(one: FindingView, rows: dict[int, RequestRow]) -> list[str]:
         for r in shown
     ]
     left = one.finding.count - len(shown)
-    more = f" (the first and the worst; {count(left, 'more request')})" if left else ""
+    more = f" (first and worst shown; {count(left, 'request')} not shown)" if left else ""
     derived = any(set(_COLUMNS.values()) & set(r.derived) for r in shown)
     note = ["\\* this value was computed from other numbers in the log"] if derived else []
     return [f"Requests, in tokens{more}:", table(head, body), *note]
@@ -202,7 +202,7 @@ def _steps(row: RequestRow) -> list[str]:
         steps.append(f"Send the earlier turns of a conversation: {count(before, 'token')}, including the last reply.")
     if row.held_tokens:
         other = "other prompts" if before else "prompts"
-        steps.append(f"Send {other} until slot {row.slot} holds {count(row.held_tokens, 'token')}.")
+        steps.append(f"Send {other} until slot {row.slot} contains {count(row.held_tokens, 'token')}.")
     same = ""
     if row.common_prefix_tokens is not None:
         about = "about the first " if "common_prefix_tokens" in row.bounds else "the first "

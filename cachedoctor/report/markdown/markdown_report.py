@@ -142,7 +142,9 @@ def _servers(report: Report) -> list[str]:
         parts.append(f"And {count(len(report.sessions) - len(shown), 'other server')} in the same input.")
     backend = ", GGML backend" if any(s.engine == traffic_words.LLAMA for s in shown) else ""
     line = "" if all(s.cmdline is not None for s in shown) else ", command line"
-    parts.append(f"Please add: operating system, hardware{backend}{line}. The log does not show these details.")
+    parts.append(
+        f"Please add to this report: operating system, hardware{backend}{line}. The log does not show these details."
+    )
     rows = [_settings(session, len(shown) > 1) for session in shown if session.settings]
     return [*parts, details("Settings that the log shows", *rows)] if rows else parts
 

@@ -76,7 +76,7 @@ selected_by | text | | how the slot was chosen: lcp, lru or id
 similarity | number | share | part of the new prompt that the slot already held, rounded as in the log
 f_keep | number | share | part of the slot's content that the new prompt kept, rounded as in the log
 common_prefix_tokens | integer | tokens | longest common prefix of prompt and slot content at the start
-reference_tokens | integer | tokens | length of the previous prompt and reply; if that is unknown, length of the slot's content
+reference_tokens | integer | tokens | length of the previous prompt and reply; if unknown, length of the slot's content
 held_tokens | integer | tokens | length of the slot's content when the request took the slot
 expected_cached | integer | tokens | tokens that the server build should have reused; only if tokens were lost
 replay_missing | names | | numbers that expected_cached needs and the log lacks

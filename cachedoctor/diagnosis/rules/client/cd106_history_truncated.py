@@ -13,7 +13,7 @@ from cachedoctor.diagnosis.rules.client.changes import (
     with_client,
 )
 
-_WHY = "The later part of the old prompt now follows the head directly. This part moved, and moved tokens cannot be reused."
+_WHY = "The later part of the old prompt now directly follows the start of the prompt. This part moved, and moved tokens cannot be reused."
 _RARELY = kit.Remedy(
     "In the client: truncate rarely and in large pieces instead of a little in every turn, or give the server a larger context."
 )

@@ -168,7 +168,7 @@ def _small(g: kit.MatchGroup) -> kit.FindingText:
     )
     return kit.FindingText(
         f"{size}: too small to matter ({kit.times(g.count)})",
-        f"Requests for a title or a topic look like this. Prompts shorter than {least} tokens are not checked (min-prompt-tokens).",
+        f"Requests for a title or a topic look the same. Prompts shorter than {least} tokens are not checked (min-prompt-tokens).",
         [
             kit.Remedy(
                 "If a long prompt is slow, give the lines of that request; its length is shown after n_tokens or progress.",
@@ -194,7 +194,8 @@ def _symptom(g: kit.MatchGroup) -> kit.FindingText:
                 ),
                 kit.RuledOut("cache-prompt-off", "not excluded: nothing was reused"),
                 kit.RuledOut(
-                    "checkpoint-restore-failed", "not excluded: its line is at another log level or is missing"
+                    "checkpoint-restore-failed",
+                    "not excluded: the line that would show it is at another log level or missing",
                 ),
             ],
         )

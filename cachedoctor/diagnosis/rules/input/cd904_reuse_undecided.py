@@ -89,8 +89,8 @@ def _able(session: kit.Session, found: kit.Undecided) -> kit.SessionFinding:
     """Say that conversations may have lost their slots to others that begin alike, or that all these prompts are new."""
     words = kit.FindingText(
         f"{kit.n(found.able)} prompt tokens in {found.able_requests:,} requests were new text or recomputed: this log cannot show which",
-        "These prompts share their beginning with the slot's content, and are long enough to continue conversations that had a slot before. "
-        "If half of a slot or more is kept, it is overwritten without a copy in RAM, so their turns would be recomputed. New "
+        "The prompts share their beginning with the slot's content, and are long enough to continue conversations that had a slot before. "
+        "If half of a slot's content or more is kept, the rest is overwritten without a copy in RAM, so the turns of such a conversation would be recomputed. New "
         "conversations with the same beginning look the same, and are fine.",
         _deciding(session),
         [
@@ -149,7 +149,7 @@ def _in_turn(session: kit.Session, found: kit.Undecided) -> kit.SessionFinding:
 
 
 def _note(words: kit.FindingText, found: kit.Undecided, unless: tuple[str, ...] = ()) -> kit.SessionFinding:
-    line = (found.worst, "the request with the most of these tokens")
+    line = (found.worst, "the request with the most tokens of unknown origin")
     return kit.SessionFinding(words, "", [line], severity="note", confidence="low", unless=unless)
 
 
@@ -179,8 +179,8 @@ def _grown(session: kit.Session, found: kit.Undecided) -> kit.SessionFinding:
     """Say that all these prompts may be turns of one conversation whose beginning changes."""
     words = kit.FindingText(
         f"{kit.n(found.cached_tokens)} of {kit.n(found.prompt_tokens)} prompt tokens were reused, and this log cannot show why: "
-        f"{found.grown_requests:,} prompts in a row are somewhat longer than the previous one, and share nothing with it",
-        "The turns of one conversation grow like this. If the client changes the start of every prompt, no slot has the beginning of the next prompt. Separate prompts that grow by chance look the same, and are fine.",
+        f"{found.grown_requests:,} prompts in a row are somewhat longer than the previous one, and share nothing with the previous one",
+        "The turns of one conversation grow in this way. If the client changes the start of every prompt, no slot has the beginning of the next prompt. Separate prompts that grow by chance look the same, and are fine.",
         [advice.billing_header(), *_deciding(session)[:1]],
         [
             kit.RuledOut("prefix-diverges-early", "not excluded: the client changes the start of every prompt"),
@@ -204,11 +204,11 @@ def _deciding(session: kit.Session) -> list[kit.Remedy]:
     """Say what decides: the bodies, one conversation alone, and what this server may lack."""
     remedies = [
         kit.Remedy(
-            "The request bodies show which prompt continues which.",
+            "The request bodies show which prompt continues which other prompt.",
             ["cachedoctor analyze server.log --requests bodies.jsonl"],
         ),
         kit.Remedy(
-            "Or run three turns of a single conversation with nothing else on the server. If these turns are reused, the server had too little room for all conversations; if not, the client changes its prompts."
+            "Or run three turns of a single conversation with nothing else on the server. If the three turns are reused, the server had too little room for all conversations; if not, the client changes its prompts."
         ),
     ]
     if session.setting("cache_ram_mib") == 0:

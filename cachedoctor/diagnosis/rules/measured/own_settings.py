@@ -11,7 +11,7 @@ _ROOM = {
     "koboldcpp": "KoboldCpp keeps one conversation. In newer versions --smartcache N keeps N more conversations in memory and restores them. --noshift and "
     "--nofastforward disable reuse.",
     "ollama": "An ollama runner keeps OLLAMA_NUM_PARALLEL conversations (1 by default), each with its own context. More conversations need more memory.",
-    "lmstudio": "LM Studio has no setting for the number of conversations that this engine keeps in memory. Newer versions of its llama.cpp engine keep more conversations.",
+    "lmstudio": "LM Studio has no setting for the number of conversations that this engine keeps in memory. Newer versions of LM Studio's llama.cpp engine keep more conversations.",
     "lmstudio-mlx": "LM Studio has no setting for the cache of its MLX engine.",
     "llama-cpp-python": "llama-cpp-python keeps one conversation. The llama-cpp-python server keeps more with --cache true and --cache_size BYTES, a program with llm.set_cache(LlamaRAMCache(capacity_bytes=...)).",
     "tabbyapi": "TabbyAPI shares one cache among all conversations. Raise cache_size in config.yml, in tokens: a multiple of 256, at least max_seq_len.",

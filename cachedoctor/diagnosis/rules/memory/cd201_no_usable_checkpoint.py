@@ -127,7 +127,7 @@ def _look_alikes(g: kit.MatchGroup) -> list[kit.RuledOut]:
         return [
             kit.RuledOut(
                 "checkpoint-evicted",
-                "not excluded: checkpoints were dropped from a full list, and this log level hides the remaining ones",
+                "not excluded: checkpoints were dropped from a full list, and this log level hides the remaining checkpoints",
             ),
             kit.RuledOut(
                 "swa-threshold-misfire",

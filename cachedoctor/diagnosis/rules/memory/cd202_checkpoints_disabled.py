@@ -93,7 +93,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
                 g.session,
                 server_options.CTX_CHECKPOINTS,
                 str(default),
-                f"This option replaces --ctx-checkpoints 0 or LLAMA_ARG_CTX_CHECKPOINTS=0, which switch checkpoints off. {advice.checkpoint_cost(g.session, default)}",
+                f"The new value replaces --ctx-checkpoints 0 or LLAMA_ARG_CTX_CHECKPOINTS=0, which switch checkpoints off. {advice.checkpoint_cost(g.session, default)}",
             )
         ],
         [

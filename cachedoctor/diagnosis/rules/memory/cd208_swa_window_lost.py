@@ -16,7 +16,7 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
 
 
 PROOF = kit.lines(
-    ("n_past", "common prefix, and the first position still held"),
+    ("n_past", "common prefix and the first position still in memory"),
     ("forced", "the symptom"),
     ("select", "how much matched"),
     kit.REUSED,

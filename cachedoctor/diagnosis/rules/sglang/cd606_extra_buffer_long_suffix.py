@@ -61,7 +61,7 @@ def _note(session: kit.Session, period: kit.BatchPeriod, requests: WholeRequests
                 "When the server starts, send only the shared beginning and generate one token. The state is then inside the part that all prompts share."
             ),
             kit.Remedy(
-                "Or keep more states per prompt, one at the end of every prefill chunk. This costs speed.",
+                "Or keep more states per prompt, one at the end of every prefill chunk. More states cost speed.",
                 options=kit.as_typed("--chunked-prefill-size 2048"),
             ),
         ]

@@ -33,7 +33,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
         room.reverse()  # main memory is cheaper than slots, and a prompt that was copied is not lost with its slot
     return kit.FindingText(
         f"{f['threads']} conversations share {'1 slot' if f['slots'] == 1 else str(f['slots']) + ' slots'} and evict each other: {kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}",
-        "Whenever a conversation continues, its slot holds another conversation.",
+        "Whenever a conversation continues, its slot contains another conversation.",
         room,
         [kit.RuledOut("prefix-diverges-early", "the lengths belong to several alternating conversations")],
     )

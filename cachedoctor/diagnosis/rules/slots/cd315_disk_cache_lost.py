@@ -19,7 +19,7 @@ def _evicted(session: kit.Session) -> list[kit.SessionFinding]:
     return [
         kit.finding(
             f"the disk prompt cache{size} was full: {_times(said.count, 'prompt was', 'prompts were')} deleted",
-            "The oldest prompt is deleted when the budget is exceeded. If its conversation continues, the prompt is recomputed.",
+            "The oldest prompt is deleted when the budget is exceeded. If the conversation continues, the prompt is recomputed.",
             [kit.Remedy("Raise the budget of the disk prompt cache, if the disk has room.")],
             key="evicted",
             evidence=[(said.mark, "a prompt is deleted")],

@@ -68,7 +68,7 @@ def _note(session: kit.Session, stretch: TrafficStretch, prompt: float, size: in
     if hybrid:
         why += " A hybrid model has large blocks: each block must be as large as a saved state of the other layers."
     if not short:
-        why += " The log cannot show whether the prompts diverge for another reason; with less than a block in common, another reason makes no difference."
+        why += " The log cannot show whether the prompts also diverge for another reason. If they share less than one block, nothing can be reused either way."
     line = kit.said_by(rolling.block_line(session), f"a block has {kit.n(size)} tokens")
     return kit.finding(
         f"{what}: nothing could be reused ({stretch.said})",
@@ -89,9 +89,11 @@ def _remedies(session: kit.Session, hybrid: bool, short: bool, prompt: float) ->
             kit.Remedy("Put the text that all prompts share at the beginning; it must be at least one block long.")
         )
     if hybrid and session.since("0.26") is False:
-        found.append(kit.Remedy("Use 0.26 or newer, which can reuse shorter parts of prompts that repeat in full."))
+        found.append(
+            kit.Remedy("Use vLLM 0.26 or newer, which can reuse shorter parts of prompts that repeat in full.")
+        )
     elif hybrid:
-        newer = "" if session.since("0.26") is True else " This needs 0.26 or newer."
+        newer = "" if session.since("0.26") is True else " This option needs vLLM 0.26 or newer."
         found.append(
             kit.Remedy(
                 f"If prompts repeat in full, allow shorter matches. States are not saved more often, so a short beginning that different prompts share is still not reused. vLLM rejects a match length that does not divide the block sizes of all layers.{newer}",

@@ -27,7 +27,7 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
             "The last matching block is dropped for the draft layers, so a look-up needs one more block of the sliding window than "
             "without a draft model. This version does not keep that block and prints 0.0 % without a warning.",
             [
-                kit.Remedy("Update to 0.23 or newer.", ["pip install -U vllm"]),
+                kit.Remedy("Update vLLM to 0.23 or newer.", ["pip install -U vllm"]),
                 kit.Remedy(
                     "Until you update, start without --speculative-config (the draft model).",
                     options=kit.left_out("--speculative-config"),

@@ -54,7 +54,9 @@ def _note(session: kit.Session, stretch: TrafficStretch, there: float) -> kit.Se
 
 
 def _remedies(session: kit.Session) -> list[kit.Remedy]:
-    update = kit.Remedy("Update to 0.29 or newer, which keeps few of these blocks by default.", ["pip install -U vllm"])
+    update = kit.Remedy(
+        "Update vLLM to 0.29 or newer, which keeps few of these blocks by default.", ["pip install -U vllm"]
+    )
     if session.since("0.23") is not True:
         return [update]
     keep = kit.Remedy(
