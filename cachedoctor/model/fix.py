@@ -63,7 +63,8 @@ class OptionReplay(msgspec.Struct, frozen=True):
             saved = f"{'about ' if self.assumed else ''}{min(self.saved_tokens, self.claimed_tokens):,}"
             return f"Replayed on this log: saves {saved} of {self.claimed_tokens:,} tokens."
         if not self.is_explained:
-            return f"The saving is not confirmed: the replay explains {self.equal:,} of {self.requests:,} requests of this log."
+            explained = f"{self.equal:,} of {self.requests:,}"
+            return f"The saving is not confirmed: the replay explains {explained} requests of this log."
         return "The saving is not confirmed: this log does not show that the recomputed tokens had been sent before."
 
     @property
