@@ -120,7 +120,7 @@ def test_lines_that_are_not_messages_are_counted() -> None:
     lines, known = (int(number) for number in re.findall(r"\d+", read))
     assert lines == 186
     assert known < 93, "every record begins with a row of its own"
-    assert read.endswith("recognised (others: dates on separate rows)")
+    assert read.endswith("recognised (the other lines: dates on separate rows)")
     assert not any(row.startswith("read ") for row in rows("cases/healthy-hybrid-b9294/server.log"))
     whole = report_of((FIXTURES / "excerpts/healthy-append-b11549.log").read_bytes())
     assert not any(row.startswith("read ") for row in text_of(whole))

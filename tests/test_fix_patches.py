@@ -202,7 +202,7 @@ def test_llama_swap_changes_the_command_of_the_model() -> None:
     [
         ("services: [", "not valid YAML"),
         ("services: {}\n", "no service"),
-        ("services:\n  a: {image: x}\n  b: {image: y}\n", "not clear which of these is the server: a, b"),
+        ("services:\n  a: {image: x}\n  b: {image: y}\n", "not clear which of a, b is the server"),
         ("services:\n  a: {image: llama.cpp}\n", "braces"),
         ("x: &e {A: b}\nservices:\n  a:\n    image: llama.cpp\n    environment: *e\n", "alias"),
         ("services:\n  a:\n    image: llama.cpp\n    environment:\n", "empty"),

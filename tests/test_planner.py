@@ -111,11 +111,11 @@ def test_one_option_fixes_both_findings_of_a_server() -> None:
         ),
         (
             OptionReplay(2_411, None, 15, 24),
-            "The saving is not confirmed: the replay explains 15 of 24 requests of this log.",
+            "Not confirmed: the replay explains 15 of 24 requests of this log.",
         ),
         (
             OptionReplay(2_411, None, 24, 24),
-            "The saving is not confirmed: this log does not show that the recomputed tokens had been sent before.",
+            "Not confirmed: this log does not show that the recomputed tokens had been sent before.",
         ),
     ],
 )

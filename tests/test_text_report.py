@@ -118,8 +118,8 @@ warning[CD108] prefix-diverges-early: the prompt differs from the one before it
       |     slot.prompt.tokens.size() = 2040, seq_id = 0, pos_min = 2039
       | ^ common prefix with the slot's content
       |
-  = cost: 5,912 tokens recomputed in 3 requests, about 1.3 s, 85.1 % of all
-    prompt time
+  = cost: about 1.3 s (85.1 % of all prompt time) for 5,912 tokens recomputed in
+    3 requests
   = why: The slot held 2,040 tokens, and the new prompt of 2,104 shares only its
     first tokens with them.
   = confidence: high
@@ -143,7 +143,7 @@ Not checked
     to enable the check: set the variable
       X=1 llama-server ...
 
-Read 302 lines, 193 recognised (others: start-up and samplers).
+Read 302 lines, 193 recognised (the other lines: start-up and samplers).
 1 finding: 1 warning; 2 rules could not be checked.
 1 cause. Do now:
   llama-server -m /models/a-model-with-a-long-name.gguf --cache-ram 8192 \\

@@ -155,7 +155,7 @@ FailOn = Annotated[
     Literal["never", "note", "warning", "error"],
     option(
         "--fail-on",
-        "Exit with 1 if a finding has this severity (note, warning, error) or a higher one.",
+        "Lowest severity for exit status 1: note, warning, error.",
         "LEVEL",
         GATE,
         show_default=False,

@@ -80,7 +80,7 @@ class Worker:
         except MemoryError:
             return PipeMessage({"limit": "memory"})
         except Exception as error:
-            what = f"{head['subject']}: failed: {type(error).__name__}"
+            what = f"{head['subject']}: failed with {type(error).__name__}"
             return PipeMessage({"error": what, "hint": _OURS, "failed": True})
 
     def _load_tokenizer(self, request: PipeMessage) -> PipeMessage:

@@ -204,7 +204,12 @@ class ManyLogs:
             self._fault(followed, now, error.message, error.hint)
         except Exception as error:  # one log must not end the others
             place: FollowedPath = followed.log.place
-            self._fault(followed, now, f"{place.name}: {type(error).__name__}: {error}", "this is a bug: report it")
+            self._fault(
+                followed,
+                now,
+                f"{place.name}: {type(error).__name__}: {error}",
+                "this is a bug of cachedoctor; report the bug",
+            )
         return False
 
     def _read(self, followed: _Followed) -> bool:

@@ -113,7 +113,7 @@ def _started(asked: ProxyOptions) -> tuple[Any, Connection]:
         message, hint = msgspec.msgpack.decode(ours.recv_bytes(), type=tuple[str, str])
     except (OSError, EOFError) as error:
         raise CacheDoctorError(
-            "the process that checks requests could not be started", "this is a bug: report it"
+            "the process that checks requests could not be started", "this is a bug of cachedoctor; report the bug"
         ) from error
     if message:
         process.join()

@@ -228,7 +228,7 @@ class RecordFile:
         if not size:
             return
         if os.pread(self._file, len(MARK), 0) != MARK:
-            raise CacheDoctorError(f"{self._path}: contains something other than proxy records", _NEW)
+            raise CacheDoctorError(f"{self._path}: contains data that is not a proxy record", _NEW)
         end = size
         while end:
             start = max(0, end - (1 << 16))

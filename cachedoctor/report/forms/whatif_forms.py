@@ -63,7 +63,7 @@ def fit_words(found: ReplayFit | None) -> str:
     off = percent(found.wrong_tokens, found.prompt_tokens) if found.prompt_tokens else "0 %"
     if not found.requests:
         return (
-            f"it reuses {count(found.replay_reused_tokens, 'token')} in all, the server "
+            f"the replay reuses {count(found.replay_reused_tokens, 'token')} in all, the server "
             f"{number(found.server_reused_tokens)} by the log's sums: off by {off} of the prompt tokens; reuse of "
             "single requests is unknown (--responses adds it)"
         )

@@ -16,7 +16,7 @@ def say(looks: str | None, give: str | None) -> kit.FindingText:
             f"nothing was checked: the input looks like {head}", why, [kit.Remedy(give, purpose="look")]
         )
     if head:
-        claim += f"; it looks like {head}"
+        claim += f"; the input looks like {head}"
     return kit.FindingText(
         claim,
         "Lines of llama-server look like: slot update_slots: id  0 | task 9 | new prompt, ... and go to standard error. Lines of vLLM: INFO 11-20 23:44:58 [loggers.py:335] Engine 000: Avg prompt throughput: ... "
