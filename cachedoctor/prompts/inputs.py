@@ -267,8 +267,8 @@ def _directory(folder: Path) -> list[Prompt]:
     if not prompts:
         raise CacheDoctorError(
             f"{folder}: contains no prompts written by --log-prompts-dir",
-            "names of --log-prompts-dir are numbers of milliseconds (000123456789.txt); give files with other names one "
-            "by one",
+            "names of --log-prompts-dir are numbers of milliseconds (000123456789.txt); give files with other names "
+            "one by one",
         )
     return prompts
 

@@ -52,15 +52,13 @@ def _longer_list(g: kit.MatchGroup) -> kit.Remedy:
     default = server_options.CTX_CHECKPOINTS.default_at(*advice.span(g.session))
     limit = f["limit"] or (default if isinstance(default, int) else 32)
     held = (
-        f"The list contained {limit} checkpoints;"
+        f"The limit was {limit} checkpoints;"
         if f["limit"]
         else f"The default is {limit}, and this log does not show the limit in use;"
     )
     alone = g.count == 1
     more = f["behind"] if alone else max(f["behind"], g.session.sizes.short) + 1  # what is kept for one takes a place
-    kept = (
-        "would have kept this checkpoint" if alone else "is the smallest limit that keeps the checkpoints needed here"
-    )
+    kept = "would have kept this one" if alone else "is the smallest limit that keeps the checkpoints needed here"
     return advice.option(
         g.session,
         server_options.CTX_CHECKPOINTS,
@@ -73,7 +71,7 @@ def _memory(size: float | None, more: int) -> str:
     """Say what ``more`` checkpoints of so many MiB cost; nothing where the log does not show."""
     if size is None:
         return ""
-    return f" Each checkpoint costs {_mib(size)} of main memory here, which is {_mib(more * size)} more per slot."
+    return f" Each checkpoint costs {_mib(size)} of main memory ({_mib(more * size)} more per slot)."
 
 
 def say(g: kit.MatchGroup) -> kit.FindingText:
