@@ -203,9 +203,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     remedies = [
         *([newer] if known is False else []),
         *([] if guessed else longer),
-        kit.Remedy(
-            "In the client: keep the history append-only; truncate the history rarely and in large pieces."
-        ),
+        kit.Remedy("In the client: keep the history append-only; truncate the history rarely and in large pieces."),
         *([msgspec.structs.replace(one, purpose="depends") for one in longer] if guessed else []),
         *([newer] if known is None else []),  # this build may be new enough
     ]
