@@ -79,7 +79,7 @@ common_prefix_tokens | integer | tokens | longest common prefix of prompt and sl
 reference_tokens | integer | tokens | length of the previous prompt and reply; if unknown, length of the slot's content
 held_tokens | integer | tokens | length of the slot's content when the request took the slot
 expected_cached | integer | tokens | tokens that the server build should have reused; only if tokens were lost
-replay_missing | names | | numbers that expected_cached needs and the log lacks
+replay_missing | names | | numbers that the log lacks and that expected_cached is computed from
 lost_tokens | integer | tokens | tokens of the previous prompt and reply not reused; can exceed a shorter new prompt
 client_lost_tokens | integer | tokens | lost tokens that the client changed
 server_lost_tokens | integer | tokens | lost tokens that the server did not reuse; null if the slot held another text

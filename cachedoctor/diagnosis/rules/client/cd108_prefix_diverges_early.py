@@ -464,7 +464,7 @@ def alone(session: kit.Session) -> list[kit.SessionFinding]:
     words = kit.FindingText(
         f"the prompt differs from the prompt that {session.program} held after {kit.n(n['place'])} of {kit.n(n['held'])} tokens{reason}{worst}: "
         f"{kit.n(n['prompt'] - n['cached'])} of {kit.n(n['prompt'])} tokens computed, {kit.times(said.count)}",
-        "Either the client changes the beginning of its prompts (a billing header, a clock, an id, the order of its tools), or another conversation used the server. The log does not show which of the two happened.",
+        "Either the client changes the beginning of its prompts (a billing header, a clock, an id, the order of its tools), or another conversation used the server. The log does not show whether the client or another conversation caused the difference.",
         [own_settings.compare(), *own_settings.room(session)],
         left,
     )
