@@ -272,7 +272,7 @@ def _refuse_several(asking: Asking, hearing: _Hearing) -> None:
     path = asking.paths[0]
     _refuse_nothing(path, len(hearing.requests))
     if asking.responses:
-        raise CacheDoctorError(f"--responses needs logs of {BOTH}", "a log of llama-server shows the reuse without --responses")
+        raise CacheDoctorError(f"--responses needs logs of {BOTH}", "a log of llama-server shows the reuse itself")
     servers = {(one.origin or "") for one in hearing.sessions.values()}
     if len(servers) > 1:
         raise CacheDoctorError(

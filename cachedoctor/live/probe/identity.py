@@ -175,7 +175,8 @@ def _model(at: ProbeConnection, found: ProbedServer, listed: list[Any]) -> str |
     if not names:
         raise CacheDoctorError(f"{at.url}: the server has no model", "load a model, or select one: --model NAME")
     shown = ", ".join(at.quote(name) for name in names[:3])
-    raise CacheDoctorError(f"{at.url}: the server has {len(names):,} models: {shown} ...", "select a model: --model NAME")
+    what = f"{at.url}: the server has {len(names):,} models: {shown} ..."
+    raise CacheDoctorError(what, "select a model: --model NAME")
 
 
 def _sees(listed: list[Any], asked: str | None) -> bool | None:
