@@ -281,7 +281,7 @@ def test_another_file_is_refused_in_one_line(data: bytes) -> None:
 
 
 def test_a_part_of_a_recording_is_refused() -> None:
-    with pytest.raises(CacheDoctorError, match="is a part of a recording"):
+    with pytest.raises(CacheDoctorError, match="is only part of a recording"):
         read(recorded(kv.frames(0, kv.stored("a"))).split(b"\n", 1)[1])
 
 
@@ -498,11 +498,14 @@ def test_a_dead_endpoint_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_an_endpoint_that_is_none_and_one_that_is_taken_are_one_line() -> None:
-    with pytest.raises(CacheDoctorError, match="nonsense: cannot be connected to"), KvSubscription(["nonsense"]):
+    with (
+        pytest.raises(CacheDoctorError, match="nonsense: cannot connect to this address"),
+        KvSubscription(["nonsense"]),
+    ):
         pass
     publisher = Publisher()
     with (
-        pytest.raises(CacheDoctorError, match="cannot be listened at"),
+        pytest.raises(CacheDoctorError, match="cannot listen at this address"),
         KvSubscription([f"@{publisher.endpoint}"]),
     ):
         pass

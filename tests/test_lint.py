@@ -214,7 +214,7 @@ def test_a_template_that_opens_a_reply_in_other_words_is_a_hint(monkeypatch: pyt
 @pytest.mark.parametrize(
     ("bodies", "says"),
     [
-        ([], "none given"),
+        ([], "no request bodies were given"),
         ([{"messages": []}], "does not contain two requests"),
         (talk(1), "does not contain two requests"),
         ([{"model": "x"}] * 2, "an unknown kind"),

@@ -213,8 +213,8 @@ def test_a_report_says_what_is_known() -> None:
         "- Slots: 1 slot, 16,384 tokens each",
         "- `n_ctx` = `16384` (line 80)",
         "- no-usable-checkpoint: a checkpoint was made, then dropped at line 240",
-        "2. Send prompts until slot 0 holds 3,889 tokens.",
-        "3. Send a prompt of 3,527 tokens, of which the first 3,182 match the slot.",
+        "2. Send prompts until slot 0 contains 3,889 tokens.",
+        "3. Send a prompt of 3,527 tokens, of which the first 3,182 match the slot's content.",
         "4. The log shows: 0 reused, 3,527 computed.",
     ):
         assert words in shown
@@ -238,7 +238,7 @@ def test_the_steps_name_the_conversation_that_lost_its_slot() -> None:
     shown = written("markdown", report_of_case(case_named("slot-contention-dense-b8672"))).decode()
     for step in (
         "2. Send the earlier turns of a conversation: 1,917 tokens, including the last reply.",
-        "3. Send other prompts until slot 1 holds 1,666 tokens.",
+        "3. Send other prompts until slot 1 contains 1,666 tokens.",
         "4. Send the next turn of the earlier conversation, a prompt of 1,984 tokens, of which the first 9 match",
         "5. The log shows: 9 reused, 1,975 computed.",
     ):
@@ -250,7 +250,7 @@ def test_many_requests_and_findings_are_few_rows() -> None:
     report = report_of_case(case_named("slot-contention-dense-b8672"))
     (finding,) = (f for f in report.findings if f.count == 7)
     page = rendered(report)
-    assert "the first and the worst; " in written("markdown", report).decode()
+    assert "first and worst shown; " in written("markdown", report).decode()
     assert len(page.rows) <= 2 * (1 + 6)
     report.findings = [finding] * 70
     page = rendered(report)

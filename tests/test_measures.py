@@ -288,9 +288,12 @@ def test_sglang_counters_come_late():
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("llamacpp:prompt_tokens_total 9\nllamacpp:prompt_seconds_total 1\n", "m: /metrics of llama-server"),
-        ("go_goroutines 9\n", "m: a dump of /metrics without the counters of vLLM or SGLang"),
-        ("vllm:num_requests_running 0\n", "m: a dump of /metrics without the counters of vLLM or SGLang"),
+        (
+            "llamacpp:prompt_tokens_total 9\nllamacpp:prompt_seconds_total 1\n",
+            "m: is a dump of llama-server's /metrics",
+        ),
+        ("go_goroutines 9\n", "m: this dump of /metrics has no counters of vLLM or SGLang"),
+        ("vllm:num_requests_running 0\n", "m: this dump of /metrics has no counters of vLLM or SGLang"),
         ("INFO 11-20 23:44:25 [core.py:133] no\n", "m: is not a dump of /metrics"),
     ],
 )

@@ -533,7 +533,7 @@ def test_half_a_line_of_a_crash_goes_and_strangers_files_stay(tmp_path: Path) ->
     assert path.read_bytes() == one
     path.write_bytes(b"my notes\n")
     path.chmod(0o644)
-    with pytest.raises(CacheDoctorError, match="contains something other"):
+    with pytest.raises(CacheDoctorError, match="contains data that is not a proxy record"):
         RecordFile(str(path), 1000)
     assert path.read_bytes() == b"my notes\n"
     assert stat.S_IMODE(path.stat().st_mode) == 0o644

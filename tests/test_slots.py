@@ -162,5 +162,5 @@ def test_joining_keeps_the_sums() -> None:
 def test_a_stored_report_with_impossible_slots_is_refused(change: dict[str, object]) -> None:
     data = json.loads(json_of([FIRST.encode()]))
     data["slots"][0] |= change
-    with pytest.raises(CacheDoctorError, match="is not a report"):
+    with pytest.raises(CacheDoctorError, match="is not a JSON report"):
         read(json.dumps(data).encode(), "x.json")

@@ -123,7 +123,7 @@ def test_of_several_servers_one_is_named(tmp_path: Path) -> None:
     ("name", "text", "words"),
     [
         ("a.yaml", "services: {a: {image: nginx}}", "nothing in the file starts"),
-        ("a.yaml", 'services: {a: {image: llama.cpp, command: "\'"}}', "a command in the file: no closing quotation"),
+        ("a.yaml", 'services: {a: {image: llama.cpp, command: "\'"}}', "a command in the file cannot be read"),
         ("a.yaml", "services: [", "not valid YAML"),
         ("a.yaml", "[1, 2]", "is not a compose, Kubernetes"),
         ("a.service", "[Service]\nExecStart=/bin/true\n", "starts no server"),

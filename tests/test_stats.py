@@ -323,7 +323,7 @@ def test_names_that_are_not_utf_8(tmp_path: Path, log: Path) -> None:
     assert run("analyze", log, "-f", "json", "-o", good).returncode == 0
     with open(bad, "w") as file:
         file.write('{"schema": "cachedoctor.report/1"}')
-    for path, words in ((table, "UTF-8"), (bad, "is not a report of cachedoctor")):
+    for path, words in ((table, "UTF-8"), (bad, "is not a JSON report written by cachedoctor")):
         done = run("fleet", path, log, "-f", "json")
         assert done.returncode == 2
         one_line(done, words)

@@ -61,7 +61,7 @@ def test_a_report_of_an_earlier_version_is_read() -> None:
      b'{"schema": "cachedoctor.report/1"}', b'{"schema": "cachedoctor.report/1", "requests": 3}'],
 )  # fmt: skip
 def test_what_is_not_a_report_is_refused(data: bytes) -> None:
-    with pytest.raises(CacheDoctorError, match=r"x\.json: is not a report of cachedoctor"):
+    with pytest.raises(CacheDoctorError, match=r"x\.json: is not a JSON report written by cachedoctor"):
         read(data, "x.json")
 
 
@@ -74,7 +74,7 @@ def test_numbers_beyond_their_bounds_are_refused(field: str, value: float) -> No
     """Sums of them would overflow, silently or not."""
     data = json.loads(json_of([content_of(CASES[0])]))
     data["requests"][0][field] = value
-    with pytest.raises(CacheDoctorError, match=r"x\.json: is not a report of cachedoctor"):
+    with pytest.raises(CacheDoctorError, match=r"x\.json: is not a JSON report written by cachedoctor"):
         read(json.dumps(data).encode(), "x.json")
 
 
@@ -85,7 +85,7 @@ def test_other_numbers_have_bounds_as_well(place: str, field: str) -> None:
     data = json.loads(json_of([content_of(CASES[0])]))
     found = data[place]
     (found if isinstance(found, dict) else found[0])[field] = 10**200
-    with pytest.raises(CacheDoctorError, match=r"x\.json: is not a report of cachedoctor"):
+    with pytest.raises(CacheDoctorError, match=r"x\.json: is not a JSON report written by cachedoctor"):
         read(json.dumps(data).encode(), "x.json")
 
 

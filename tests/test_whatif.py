@@ -166,7 +166,7 @@ def test_a_setting_is_called_as_the_server_calls_it(word: str, field: str, value
         (["parallel=0"], "is not a number"), (["parallel=257"], "is not a number"), (["sps=1.1"], "from 0 to 1"),
         (["kv-unified=maybe"], "is not on or off"), (["build=x"], "not a build of llama.cpp"),
         (["build"], "not a build"),
-        (["memory=swa"], "the log shows this value"), (["sleep-idle-seconds=5"], "does not support this option"),
+        (["memory=swa"], "is already in the log"), (["sleep-idle-seconds=5"], "does not support this option"),
         (["=4"], "not a known option"), (["cache-ram=\x1b[31m"], "is not a number"),
     ],
 )  # fmt: skip

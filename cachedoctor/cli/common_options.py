@@ -155,7 +155,7 @@ FailOn = Annotated[
     Literal["never", "note", "warning", "error"],
     option(
         "--fail-on",
-        "Lowest severity for exit status 1: note, warning, error.",
+        "Lowest severity for exit 1: note, warning, error.",
         "LEVEL",
         GATE,
         show_default=False,
