@@ -148,7 +148,7 @@ def test_secrets_in_labels_are_hidden(tmp_path):
 @pytest.mark.parametrize(
     ("option", "file", "words"),
     [
-        ("--metrics", log(BILLING), ("is not a dump of /metrics", "a log without an option")),
+        ("--metrics", log(BILLING), ("is not a dump of /metrics", "if the file is a log")),
         ("--metrics", usage(BILLING), ("holds responses", "--responses")),
         ("--responses", metrics(BILLING), ("holds a dump of /metrics", "--metrics")),
         ("--responses", log(BILLING), ("line 1 is not JSON",)),

@@ -215,7 +215,7 @@ def test_a_report_says_what_is_known() -> None:
         "- no-usable-checkpoint: a checkpoint was made, then dropped at line 240",
         "2. Send prompts until slot 0 contains 3,889 tokens.",
         "3. Send a prompt of 3,527 tokens, of which the first 3,182 match the slot's content.",
-        "4. The log shows: 0 reused, 3,527 computed.",
+        "4. The log shows: 0 tokens reused, 3,527 computed.",
     ):
         assert words in shown
     assert page.rows[0] == [
@@ -240,7 +240,7 @@ def test_the_steps_name_the_conversation_that_lost_its_slot() -> None:
         "2. Send the earlier turns of a conversation: 1,917 tokens, including the last reply.",
         "3. Send other prompts until slot 1 contains 1,666 tokens.",
         "4. Send the next turn of the earlier conversation, a prompt of 1,984 tokens, of which the first 9 match",
-        "5. The log shows: 9 reused, 1,975 computed.",
+        "5. The log shows: 9 tokens reused, 1,975 computed.",
     ):
         assert step in shown
 

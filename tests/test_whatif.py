@@ -351,7 +351,7 @@ def test_bodies_of_another_server_are_not_placed(models: Path) -> None:
         DAYS / "dense-six_on_four-b11549-lv4/server.log",
         DAYS / "dense-branches-b11549-default/requests.jsonl",
     )
-    with pytest.raises(CacheDoctorError, match=r"of 17 request bodies fit .* 30 requests") as error:
+    with pytest.raises(CacheDoctorError, match=r"of 17 request bodies match .* 30 requests") as error:
         gather(Asking([str(log)], [str(bodies)], str(models / "dense.gguf")))
     assert error.value.exit_code == 3
 

@@ -209,7 +209,7 @@ session | integer | | server run that the first proof belongs to, numbered from 
         + _BUILD.lstrip()
         + """code | text | | rule code
 name | text | | rule name
-key | text | | cause, if the rule has several causes
+key | text | | cause, if the rule has several
 severity | text | | error, warning or note
 confidence | text | | high, medium or low
 requests | integer | | affected requests
@@ -267,7 +267,7 @@ FILES = ColumnTable(
     _columns("""
 path | text | | path of the file, or the folder or pattern that matched no file
 log | text | | name of the log, without rotation suffixes; all its rotations have one name
-part | text | | name of this log's files in the other folders of the result, without file extension
+part | text | | name of this log's files in other result folders, without file extension
 status | text | | read, cut (read in part), failed (nothing was read) or no log (not a server log)
 reason | text | | why the file was not read or is not a server log; or a note that the file changed during the read
 size | integer | bytes | size as stored
