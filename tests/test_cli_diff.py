@@ -228,7 +228,7 @@ def test_slots_are_matched_or_picked(tmp_path: Path) -> None:
     lines = run("diff", a, b, "-f", "json").stdout.splitlines()
     assert [json.loads(line)["a"]["path"][-2:] for line in lines] == ["#0", "#1"]
     assert answer(a, b, "--slot", "1")["first"]["kind"] == "timestamp"
-    one_line(run("diff", a, b, "--slot", "7"), "no slot 7", "it has 0, 1")
+    one_line(run("diff", a, b, "--slot", "7"), "no slot 7", "the dump has these slots: 0, 1")
 
 
 @pytest.mark.sweep

@@ -137,7 +137,7 @@ def test_a_file_of_a_wrong_name_is_a_log(log: Path) -> None:
             ("watch", "LOG", "--kv-events", "tcp://127.0.0.1:1", "-o", "kv.jsonl"),
             "log: cannot be combined with --kv-events",
         ),
-        (("watch", "--kv-events", "tcp://127.0.0.1:1"), "--kv-events: -o FILE is missing"),
+        (("watch", "--kv-events", "tcp://127.0.0.1:1"), "--kv-events needs -o FILE"),
         (("watch", "LOG", "-o", "x"), "--replay and --output need --kv-events"),
         (("explain", "CD101", "-f", "json"), "--format"),
     ],

@@ -577,7 +577,7 @@ def test_statuses_and_refusals(logs: Path, tmp_path: Path) -> None:
     one_line(done, "does not look like a log")
     done = run("fleet", logs, "-o", tmp_path / "other")
     assert done.returncode == 2
-    one_line(done, "contains other files", "give a new folder")
+    one_line(done, "contains files that are not fleet results", "give a new or empty folder")
     done = run("fleet", logs, "-o", tmp_path / "out", "--address", "tcp://x")
     assert done.returncode == 2
     one_line(done, "--address: works only with a cluster")

@@ -140,7 +140,7 @@ avoidable 5,912 tokens (73.9 %), 1.3 s
 Not checked
   CD101 billing-header, CD102 volatile-prefix
     the log shows no text
-    to enable the check: set the variable
+    to check: set the variable
       X=1 llama-server ...
 
 Read 302 lines, 193 recognised (the other lines: start-up and samplers).
@@ -319,8 +319,8 @@ def test_one_restart_comes_after_what_it_enables() -> None:
     ]
     one = Restart("X=1 Y=2 llama-server ... -lv 4", "Prompts will stand in the log.", ["CD101"])
     out = text(report(not_evaluated=rules, restart=one), verbose=True)
-    assert "to enable the check: set the variable" not in out
-    assert "    to enable the check: give them\n      cachedoctor analyze x --requests y\n" in out
+    assert "to check: set the variable" not in out
+    assert "    to check: give them\n      cachedoctor analyze x --requests y\n" in out
     end = "  One restart enables CD101. Prompts will stand in the log.\n      X=1 Y=2 llama-server ... -lv 4\n\nRead"
     assert end in out
 

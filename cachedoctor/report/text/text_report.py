@@ -268,7 +268,7 @@ def _not_evaluated(page: TextPage, rules: list[NotEvaluated], restart: Restart |
         if group.covered(restart):
             continue  # by the restart below
         # A command is on a row of its own, so that it can be copied.
-        page.prose(["    ", ("to enable the check: ", "bold")], group.advice, 4)
+        page.prose(["    ", ("to check: ", "bold")], group.advice, 4)
         text_finding.commands(page, group.commands, 6)
     if restart is not None:
         page.prose(["  ", ("One restart ", "bold")], f"enables {', '.join(restart.codes)}. {restart.text}", 4)
