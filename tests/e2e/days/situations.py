@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from e2e.days import agencies, assistants, habits, offices, pipelines, services, studios, traffic, workshops
+from e2e.days import agencies, assistants, habits, offices, pipelines, programs, services, studios, traffic, workshops
 from e2e.days.traffic import Traffic
 
 ALL_KINDS = ("dense", "swa", "hybrid", "recurrent")
@@ -131,6 +131,16 @@ ALL = [
     Situation("two_teams", agencies.two_teams, slots(3, *RAM_OFF), "slots_taken_ram_off", slots(3)),
     Situation("long_files", agencies.long_files, slots(2, "--cache-ram", "1"), "slots_taken_ram_small", slots(2)),
     Situation("review_and_fix", workshops.review_and_fix, slots(3), "slot_shared_by_branches"),
+    Situation(
+        "follow_ups_and_tags", programs.follow_ups_and_tags, slots(1, *RAM_OFF), "side_requests_ram_off", slots(1),
+    ),
+    Situation("pasted_logs", programs.pasted_logs, slots(2, "--cache-ram", "1"), "slots_taken_ram_small", slots(2)),
+    Situation("noon_restart", programs.noon_restart, slots(3), "restarted"),
+    Situation(
+        "forked_from_middle", programs.forked_from_middle, slots(1, "--ctx-checkpoints", "2"), "checkpoints_few",
+        slots(1), kinds=GOES_BACK,
+    ),
+    Situation("two_on_one_slot", programs.two_on_one_slot, slots(1, *RAM_OFF), "slots_taken_ram_off", slots(1)),
     # ---- the client loses
     Situation("clock_beside", traffic.clock_beside, slots(2), "clock"),
     Situation("clock_beside_four", traffic.clock_beside, slots(4), "clock"),
@@ -203,6 +213,13 @@ ALL = [
     Situation("replies_corrected", agencies.replies_corrected, slots(1), "answers_rewritten"),
     Situation("uncached_steps", agencies.uncached_steps, slots(2), "cache_prompt_false"),
     Situation("core_memory", workshops.core_memory, slots(1), "memory_grows"),
+    Situation("environment_details", programs.environment_details, slots(1), "reminder_moves"),
+    Situation("todo_in_system", programs.todo_in_system, slots(2), "status_in_system"),
+    Situation("tool_servers_reconnect", programs.tool_servers_reconnect, slots(2), "tools_shuffled"),
+    Situation("web_results_in_system", programs.web_results_in_system, slots(1), "entries_in_system"),
+    Situation("memory_plugin", programs.memory_plugin, slots(2), "open_file_first"),
+    Situation("characters_reply", programs.characters_reply, slots(1), "personas"),
+    Situation("folder_in_first_message", programs.folder_in_first_message, slots(1), "first_message_stamped"),
     # ---- together
     Situation("cold_burst", traffic.cold_burst, ("-np", "4", "-kvu", "-c", "32768"), "together"),
     Situation("batch_at_once", studios.batch_at_once, slots(4), "together"),
@@ -268,5 +285,13 @@ ALL = [
     Situation("tests_repaired", agencies.tests_repaired, slots(2), going_back=True),
     Situation("morning_digest", agencies.morning_digest, slots(1)),
     Situation("moderated_group", agencies.moderated_group, slots(2)),
+    Situation("voice_interrupted", programs.voice_interrupted, slots(2), going_back=True),
+    Situation("again_and_from_there", programs.again_and_from_there, slots(2), going_back=True),
+    Situation("summaries_by_clock", programs.summaries_by_clock, slots(2)),
+    Situation("invoices", programs.invoices, slots(2)),
+    Situation("passages_at_end", programs.passages_at_end, slots(2)),
+    Situation("answered_then_judged", programs.answered_then_judged, slots(1)),
+    Situation("five_languages", programs.five_languages, slots(1), going_back=True),
+    Situation("titles_on_one_slot", programs.titles_on_one_slot, slots(1)),
     Situation("long_agent_compacts", workshops.long_agent_compacts, slots(1), going_back=True),
 ]  # fmt: skip
