@@ -241,6 +241,25 @@ def test_a_change_stays_one_finding_as_the_conversation_grows_after_it(last: int
         )
 
 
+@pytest.mark.parametrize(
+    ("ends", "severity"),
+    [((500, 500, 500, 500), "note"), ((500, 430, 580, 510), "warning"), ((-5, 500, 500, 500), "warning")],
+)
+def test_text_before_an_end_that_stays_the_same_may_be_an_editors(ends: tuple[int, ...], severity: str) -> None:
+    """Completions: what follows the cursor stays, and no prompt continues the one before. Another end, or a turn that
+    continued, is a client's that moves text."""
+    prompt, log = 1500, head_of_b11549() + turn(0, 1500, 0, choice=OLDEST)
+    for number, (end, more) in enumerate(zip(ends, (90, 60, 140, 75), strict=True), 1):
+        common, held, prompt = prompt - end, prompt + 5, prompt + more
+        choice = f"selected slot by LCP similarity, sim_best = {common / prompt:.3f} (> 0.010 thold)"
+        log += turn(10 * number, prompt, common, choice=f"{choice}, f_keep = {common / held:.3f}")
+    (finding,) = report_of(log)["findings"]
+    assert (finding["code"], finding["severity"]) == ("CD105", severity)
+    assert ("/infill" in str(finding["ruled_out"])) is (severity == "note")
+    if severity == "note":
+        assert (finding["confidence"], finding["cost"]["tokens"]) == ("low", 0)
+
+
 @pytest.mark.parametrize(("build", "keeps"), [(7964, True), (8671, True), (8672, False)])
 def test_a_launch_elsewhere_clears_idle_slots_from_b8672_on(build: int, keeps: bool) -> None:
     """Unified memory, and a RAM cache by default; else the slot still holds the 2,005 tokens of its last request."""

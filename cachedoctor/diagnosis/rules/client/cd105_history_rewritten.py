@@ -52,6 +52,11 @@ _SEPARATE = kit.RuledOut(
     "not excluded: separate prompts with the same system prompt look the same; then there is nothing to fix",
 )
 
+_COMPLETIONS = kit.RuledOut(
+    "new-conversations",
+    "not excluded: an editor that asks for completions (`/infill`) inserts text before an end that stays the same; then there is nothing to fix",
+)
+
 
 def decide(s: kit.RuleContext) -> kit.Match | None:
     """Fire when the prefix ends inside the history: neither near its head nor at its tail."""
@@ -83,7 +88,7 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
     tokens = cost_of_change(s) if again and not _in_last_reply(s) else 0
     if again and _one_form(s):  # separate prompts look the same, of which nobody could have reused more
         return kit.Match(0, "low", at_most=s.client_lost, severity="note", undecided=True)
-    if tokens and _drops(s):
+    if tokens and (_drops(s) or _constant_end(s, 2)):
         return kit.Match(0, "low", at_most=tokens, severity="note")
     sure = s.own_slot and not r.other_candidates and not _others(s) and (again or not _in_first_prompt(s))
     return kit.Match(tokens, "medium" if sure else "low")
@@ -111,6 +116,17 @@ def _drops(s: kit.RuleContext) -> bool:
     places = [turn.common_prefix_tokens or 0 for turn in turns]
     moves = all(after > before + SAME_PLACE for before, after in pairwise(places))
     return moves and any((turn.prompt_tokens or 0) < (turn.reference_tokens or 0) - SAME_PLACE for turn in turns)
+
+
+def _constant_end(s: kit.RuleContext, least: int) -> bool:
+    """Whether every prompt, ``least`` of them at least, inserts its new text before an end that stays the same, and none
+    continued the one before: an editor that asks for completions does so, of which nobody could have reused more.
+
+    A client that moves an instruction of one length to the newest message looks the same.
+    """
+    turns = [*s.history, s.request]
+    ends = [(a.prompt_tokens or 0) - (b.common_prefix_tokens or 0) for a, b in pairwise(turns)]
+    return len(ends) >= least and max(ends) - min(ends) <= SAME_LENGTH
 
 
 def _reply_changed(s: kit.RuleContext) -> bool:
@@ -212,6 +228,7 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
             "changed": r.lost_client,
             "fixed": _same_place(s),
             "below": s.server_lost if r.cut and r.seen.restored and s.server_lost >= SPAN_LEAST else None,
+            "end": _constant_end(s, 1),
             "two": bool(r.other_candidates) or _others(s),
             "compared": s.difference is not None,
         },
@@ -317,6 +334,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
             kit.RuledOut("prefix-diverges-early", _not_the_head(g)),
             kit.RuledOut("retokenised-tail", f"{kit.n(f['changed'])} tokens changed"),
             *([_TWO_SESSIONS, _SEPARATE] if f.get("two") else []),
+            *([_COMPLETIONS] if f.get("end") else []),
         ],
         references(g),
     )
