@@ -334,7 +334,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
             kit.RuledOut("prefix-diverges-early", _not_the_head(g)),
             kit.RuledOut("retokenised-tail", f"{kit.n(f['changed'])} tokens changed"),
             *([_TWO_SESSIONS, _SEPARATE] if f.get("two") else []),
-            *([_COMPLETIONS] if f.get("end") else []),
+            *([_COMPLETIONS] if f.get("end") and not (f.get("two") or g.tokens or g.count < 3) else []),
         ],
         references(g),
     )
