@@ -169,6 +169,30 @@ def test_prompts_of_one_instruction_that_grow_and_shrink_are_separate(lengths: t
     assert cd105._one_form(context(last, *before)) is separate
 
 
+@pytest.mark.parametrize(
+    ("prompts", "outcome", "separate"),
+    [
+        (((1170, 710), (1170, 1150), (1169, 1150), (1169, 1151)), "partial", True),
+        (
+            ((1170, 710), (1170, 1150), (1169, 1150)),
+            "partial",
+            False,
+        ),  # two ends of one text, as an answer asked for again
+        (((1170, 710), (1170, 1150), (1169, 1150), (1169, 1151)), "reused", False),  # a conversation goes on
+        (((1170, 710), (1170, 710), (1169, 710), (1169, 710)), "partial", False),  # parts in the instruction each time
+        (((1170, 710), (1290, 1150), (1410, 1270), (1530, 1390)), "partial", False),  # grows
+    ],
+)
+def test_one_text_with_several_ends_is_no_conversation(
+    prompts: tuple[tuple[int, int], ...], outcome: str, separate: bool
+) -> None:
+    *before, last = (
+        turn(at, prompt_tokens=length, common_prefix_tokens=place, outcome=outcome)
+        for at, (length, place) in enumerate([*prompts, (1315, 716)])
+    )
+    assert cd105._in_variants(context(last, *before)) is separate
+
+
 @pytest.mark.parametrize(("length", "separate"), [(1600, False), (1400, True)])
 def test_a_session_whose_prompt_is_shorter_than_the_one_before_is_none(length: int, separate: bool) -> None:
     first, second = turn(0, released_tokens=1505), turn(1, prompt_tokens=length, released_tokens=length + 5)

@@ -88,7 +88,7 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
     tokens = cost_of_change(s) if again and not _in_last_reply(s) else 0
     if again and _one_form(s):  # separate prompts look the same, of which nobody could have reused more
         return kit.Match(0, "low", at_most=s.client_lost, severity="note", undecided=True)
-    if tokens and (_drops(s) or _constant_end(s, 2)):
+    if tokens and (_drops(s) or _constant_end(s, 2) or _in_variants(s)):
         return kit.Match(0, "low", at_most=tokens, severity="note")
     sure = s.own_slot and not r.other_candidates and not _others(s) and (again or not _in_first_prompt(s))
     return kit.Match(tokens, "medium" if sure else "low")
@@ -127,6 +127,25 @@ def _constant_end(s: kit.RuleContext, least: int) -> bool:
     turns = [*s.history, s.request]
     ends = [(a.prompt_tokens or 0) - (b.common_prefix_tokens or 0) for a, b in pairwise(turns)]
     return len(ends) >= least and max(ends) - min(ends) <= SAME_LENGTH
+
+
+def _in_variants(s: kit.RuleContext) -> bool:
+    """Whether the prompts before were one text with one end after another, three at least, and none continued the last:
+    translations of a text, endings of a question. The next text shares only the instruction with them.
+    """
+    same = [
+        _ends_alike(before, after)
+        for before, after in pairwise(s.history)
+        if (after.common_prefix_tokens or 0) >= LATE * (after.prompt_tokens or 0)
+    ]
+    return sum(same) >= 2 and not any(turn.outcome == "reused" for turn in s.history)
+
+
+def _ends_alike(before: kit.Request, after: kit.Request) -> bool:
+    """Whether two prompts have one length and part where the last two did."""
+    length = abs((before.prompt_tokens or 0) - (after.prompt_tokens or 0))
+    place = abs((before.common_prefix_tokens or 0) - (after.common_prefix_tokens or 0))
+    return length <= SAME_LENGTH and place <= SAME_PLACE
 
 
 def _reply_changed(s: kit.RuleContext) -> bool:
