@@ -170,25 +170,21 @@ def test_prompts_of_one_instruction_that_grow_and_shrink_are_separate(lengths: t
 
 
 @pytest.mark.parametrize(
-    ("prompts", "outcome", "separate"),
+    ("prompts", "separate"),
     [
-        (((1170, 710), (1170, 1150), (1169, 1150), (1169, 1151)), "partial", True),
-        (
-            ((1170, 710), (1170, 1150), (1169, 1150)),
-            "partial",
-            False,
-        ),  # two ends of one text, as an answer asked for again
-        (((1170, 710), (1170, 1150), (1169, 1150), (1169, 1151)), "reused", False),  # a conversation goes on
-        (((1170, 710), (1170, 710), (1169, 710), (1169, 710)), "partial", False),  # parts in the instruction each time
-        (((1170, 710), (1290, 1150), (1410, 1270), (1530, 1390)), "partial", False),  # grows
+        (((1170, 710), (1170, 1150), (1169, 1150), (1169, 1151)), True),
+        (((1170, 710), (1190, 1150), (1160, 1150), (1180, 1152)), True),
+        (((1170, 710), (1170, 1150), (1169, 1150)), False),  # two ends, as an answer that is asked for again
+        (((1170, 710), (1170, 1150), (1169, 1150), (1169, 1151), (1400, 1169)), False),  # a conversation goes on
+        (((1170, 710), (1170, 710), (1169, 710), (1169, 710)), False),  # parts in the instruction each time
+        (((1170, 710), (1200, 1150), (1290, 1150), (1380, 1150)), False),  # grows after one place
+        (((1170, 710), (1290, 1150), (1410, 1270), (1530, 1390)), False),  # the place moves
     ],
 )
-def test_one_text_with_several_ends_is_no_conversation(
-    prompts: tuple[tuple[int, int], ...], outcome: str, separate: bool
-) -> None:
+def test_one_text_with_several_ends_is_no_conversation(prompts: tuple[tuple[int, int], ...], separate: bool) -> None:
     *before, last = (
-        turn(at, prompt_tokens=length, common_prefix_tokens=place, outcome=outcome)
-        for at, (length, place) in enumerate([*prompts, (1315, 716)])
+        turn(at, prompt_tokens=length, common_prefix_tokens=place)
+        for at, (length, place) in enumerate([*prompts, (1515, 716)])
     )
     assert cd105._in_variants(context(last, *before)) is separate
 

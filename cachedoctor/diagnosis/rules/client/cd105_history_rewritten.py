@@ -132,20 +132,19 @@ def _constant_end(s: kit.RuleContext, least: int) -> bool:
 def _in_variants(s: kit.RuleContext) -> bool:
     """Whether the prompts before were one text with one end after another, three at least, and none continued the last:
     translations of a text, endings of a question. The next text shares only the instruction with them.
+
+    Prompts of a conversation, too, part at one place if a value stands there; but they grow.
     """
-    same = [
-        _ends_alike(before, after)
-        for before, after in pairwise(s.history)
-        if (after.common_prefix_tokens or 0) >= LATE * (after.prompt_tokens or 0)
-    ]
-    return sum(same) >= 2 and not any(turn.outcome == "reused" for turn in s.history)
+    pairs = [pair for pair in pairwise(s.history) if _part_alike(*pair)]
+    grows = all((after.prompt_tokens or 0) > (before.prompt_tokens or 0) + SAME_LENGTH for before, after in pairs)
+    goes_on = any((b.common_prefix_tokens or 0) >= (a.prompt_tokens or 0) for a, b in pairwise(s.history))
+    return len(pairs) >= 2 and not (grows or goes_on)
 
 
-def _ends_alike(before: kit.Request, after: kit.Request) -> bool:
-    """Whether two prompts have one length and part where the last two did."""
-    length = abs((before.prompt_tokens or 0) - (after.prompt_tokens or 0))
-    place = abs((before.common_prefix_tokens or 0) - (after.common_prefix_tokens or 0))
-    return length <= SAME_LENGTH and place <= SAME_PLACE
+def _part_alike(before: kit.Request, after: kit.Request) -> bool:
+    """Whether two prompts part near their end, at one place."""
+    place = after.common_prefix_tokens or 0
+    return place >= LATE * (after.prompt_tokens or 0) and abs((before.common_prefix_tokens or 0) - place) <= SAME_PLACE
 
 
 def _reply_changed(s: kit.RuleContext) -> bool:
