@@ -75,6 +75,14 @@ def test_a_slot_lost_once_though_ram_keeps_all_may_be_chance(
     assert taken._by_chance(context(request, turn(0, outcome=outcome), settings=settings)) is chance
 
 
+@pytest.mark.parametrize(("held", "chance"), [(0, False), (2, True)])
+def test_only_who_took_the_slot_from_this_conversation_left_it_without_a_copy(held: int, chance: bool) -> None:
+    """What takes a slot without timings, as embeddings do, saves nothing; it had been taken from another one before."""
+    request = turn(1, reference_tokens=1505, cached_tokens=0, selected_by="lru")
+    last = turn(0, thread=3, thread_turn=0, held_thread=held, processed_tokens=None)
+    assert taken._by_chance(context(request, turn(0, outcome="reused"), before=last)) is chance
+
+
 def test_what_kept_half_of_a_slot_did_not_save_it() -> None:
     request = turn(1, reference_tokens=1505, cached_tokens=866, common_prefix_tokens=866)
     assert not taken._by_chance(context(request, turn(0, outcome="reused")))

@@ -52,9 +52,12 @@ def _by_chance(s: RuleContext) -> bool:
 
 
 def _unsaved(s: RuleContext) -> bool:
-    """Whether what took the slot is known to have left no copy in the RAM cache: infill, embeddings, reranking."""
+    """Whether what took the slot is known to have left no copy in the RAM cache: infill, embeddings, reranking.
+
+    What took it from another conversation did not take it from this one.
+    """
     thief = s.slot_before
-    if thief is None or thief.thread_turn:
+    if thief is None or thief.thread_turn or thief.held_thread not in (None, s.request.thread):
         return False
     return thief.processed_tokens is None or ("ram_saves" in s.facts.shows and not thief.ram_saved)
 
