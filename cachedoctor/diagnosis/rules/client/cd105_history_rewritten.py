@@ -133,7 +133,7 @@ def _in_variants(s: kit.RuleContext) -> bool:
     """Whether the prompts before were one text with one end after another, three at least, and none continued the last:
     translations of a text, endings of a question. The next text shares only the instruction with them.
 
-    Prompts of a conversation, too, part at one place if a value stands there; but they grow.
+    Prompts of a conversation, too, part at one place if a value there changes; but they grow.
     """
     pairs = [pair for pair in pairwise(s.history) if _part_alike(*pair)]
     grows = all((after.prompt_tokens or 0) > (before.prompt_tokens or 0) + SAME_LENGTH for before, after in pairs)
