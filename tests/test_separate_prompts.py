@@ -189,7 +189,7 @@ def test_prompts_of_one_instruction_that_grow_and_shrink_are_separate(lengths: t
         (((1170, 710), (1290, 1150), (1410, 1270), (1530, 1390)), False),  # the place moves
     ],
 )
-def test_one_text_with_several_ends_is_no_conversation(prompts: tuple[tuple[int, int], ...], separate: bool) -> None:
+def test_one_text_with_several_ends_is_not_a_conversation(prompts: tuple[tuple[int, int], ...], separate: bool) -> None:
     *before, last = (
         turn(at, prompt_tokens=length, common_prefix_tokens=place)
         for at, (length, place) in enumerate([*prompts, (1515, 716)])

@@ -28,8 +28,8 @@ def _aside(day: Recorder, chat: Talk, what: str) -> None:
 
 
 def follow_ups_and_tags(day: Recorder, faulty: bool) -> None:
-    """A chat after each of whose answers its program asks for questions to go on with, and at first for tags, on one
-    slot."""
+    """A chat after each of whose answers its program asks for questions that could follow, and at first for tags, on
+    one slot."""
     chat, chance = Talk(day, "chat", prose(2011, 1500), "webui"), random.Random(401)
     for turn in range(7):
         chat.ask(chance.randrange(80, 450), tokens=chance.randrange(8, 60))
