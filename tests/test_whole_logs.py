@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -293,3 +294,21 @@ def test_an_older_turn_that_comes_back_in_part_is_of_the_same_conversation() -> 
     head = findings["CD108"]
     assert (head["count"], head["cost"]["tokens"], head["confidence"]) == (5, 13035, "medium")
     assert findings["CD201"]["claim"].endswith("of which 1,071 also under CD108")
+
+
+@pytest.mark.parametrize("lines", [1, 3])
+def test_records_of_several_lines_are_cited_by_their_own_number(lines: int) -> None:
+    """A record stands in one line of the input, however many lines of the server it holds."""
+    said = (FIXTURES / "cases" / "volatile-prefix-hybrid" / "server.log").read_text("utf-8").splitlines()
+    records = [
+        json.dumps({"time": "2026-07-04T04:31:24Z", "message": "\n".join(said[at : at + lines])})
+        for at in range(0, len(said), lines)
+    ] * 3
+    log = "".join(f"{record}\n" for record in records)
+    assert len(log) > 1 << 16  # lines that follow each other are read together
+    report = report_of(log)
+    assert "CD102" in {finding["code"] for finding in report["findings"]}
+    ends = [request["last_line"] for request in report["requests"]]
+    assert ends == sorted(ends)
+    for end in ends:
+        assert "stop processing: n_tokens" in records[end - 1]

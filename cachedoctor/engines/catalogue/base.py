@@ -179,7 +179,7 @@ class Event(msgspec.Struct, gc=False):
     match: re.Match[bytes] | None = None
     """Match of the fused pattern, for an event that stands for several lines."""
     lines: Sequence[int] = ()
-    """Their line numbers; of those that the fused pattern matched only where others come between them."""
+    """Their line numbers; of those that the fused pattern matched only where they do not count up."""
     texts: Sequence[bytes] = ()
     """The lines themselves, where the fused pattern matched them; of many those between the first and the last ones
     are empty. Slot and task are in its match alone."""

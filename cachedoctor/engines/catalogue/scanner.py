@@ -87,10 +87,9 @@ class Scanner:
                 line += len(texts) - 1
                 seen += len(texts) - 1
                 number, spans = first + begins, _NO_NUMBERS
-                if numbers is not None:
-                    number = numbers[begins]
-                    if numbers[line] - number > line - begins:  # lines of others come between them
-                        spans = numbers[begins : line + 1]
+                if numbers is not None:  # lines of others come between them, or several stand in one record
+                    spans = numbers[begins : line + 1]
+                    number = spans[0]
                 yield Event("fused", None, _NO_FIELDS, -1, -1, number, data, at, end, found, spans, texts)
                 continue
             if found.start() < past:

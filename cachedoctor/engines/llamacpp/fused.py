@@ -122,7 +122,7 @@ class Block(msgspec.Struct, gc=False):
     first: int
     """Number of the first line."""
     numbers: Sequence[int]
-    """Line numbers, where others come between them."""
+    """Line numbers, where they do not count up."""
     slot: int
     task: int
     """Of the launch, where there is one; else as the lines have it."""
