@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
+import pytest
 from conftest import FIXTURES, report_of
 
 CASES = FIXTURES / "cases"
@@ -55,3 +57,12 @@ def test_lines_without_numbers_of_requests_are_not_mixed() -> None:
     )
     report: dict[str, Any] = report_of("".join(f"{message}\n" for message in messages * 6).encode())
     assert not any("are mixed" in finding["claim"].lower() for finding in report["findings"])
+
+
+@pytest.mark.parametrize("words", ["new prompt|memory_seq_rm|prompt eval time", "new prompt|n_past"])
+def test_numbers_that_come_again_after_a_restart_are_not_of_another_server(words: str) -> None:
+    """In lines that someone picked, no request has a beginning or an end."""
+    picked = [line for line in lines_of("slot-contention-dense-b8672") if re.search(words, line)]
+    (cut,) = report_of("".join(picked * 4).encode())["findings"]
+    assert (cut["code"], cut["confidence"]) == ("CD902", "high")
+    assert "mixed" not in cut["claim"]

@@ -60,7 +60,7 @@ class MixedLines(msgspec.Struct):
     """
 
     cut: dict[tuple[int, int], None] = msgspec.field(default_factory=dict)
-    """Slot and task of requests whose end was not there when another began."""
+    """Slot and task of requests whose beginning was there, and whose end was not when another began."""
     begun: int = 0
     resumed: int = 0
     sessions: deque[Session] = msgspec.field(default_factory=lambda: deque(maxlen=_SESSIONS))
@@ -75,11 +75,12 @@ class MixedLines(msgspec.Struct):
         session.mixed = self.is_sure
         self.sessions.append(session)
 
-    def closed(self, slot: int, task: int) -> None:
-        """A request is over without its end; one without a number cannot be told when it goes on."""
-        if task < 0:
+    def closed(self, seen: Observed) -> None:
+        """A request is over without its end; one without a number cannot be told when it goes on, nor can one without a
+        beginning, as after a restart the numbers come again."""
+        if seen.task < 0 or seen.partial:
             return
-        self.cut[slot, task] = None
+        self.cut[seen.slot, seen.task] = None
         if len(self.cut) > _CUT:
             del self.cut[next(iter(self.cut))]
 
@@ -650,7 +651,7 @@ class ServerRun:
         if slot.open is None:
             return
         if lost:
-            self._mixed.closed(slot.id, slot.open.task)
+            self._mixed.closed(slot.open)
         facts, session = self.facts, self.session
         seen = slot.end(slot.open, lost=lost or (facts.lenient and slot.open.untimed))
         shown = "checkpoint_counts" in facts.shows
