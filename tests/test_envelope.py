@@ -297,6 +297,38 @@ def test_controls_are_removed() -> None:
     assert unwrap(f"\x1b[31mI am lost\x1b\nllama-1  | {UP}\r\n") == {None: [(1, "I am lost\x1b")], "llama-1": [(2, UP)]}
 
 
+PAGE = "slot update_slots: id  0 | task 7 | prompt done\n"
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        PAGE.replace(" ", "\u00a0"),
+        PAGE.replace("  ", "\t"),
+        f"[34m0.00.637.407[0m [35mW [0m{PAGE}",
+    ],
+    ids=["no-break", "tabs", "colours"],
+)
+def test_what_a_page_changed_is_mended_in_that_line_alone(changed: str) -> None:
+    """Wherever the input is cut, and whatever the lines beside it are."""
+    beside = "a\tb\u00a0[main] claude-opus-4[1m] [31m\x1b[1mtext\n"
+    text = beside + changed + beside
+    whole = b"".join(segment.data for segment in Unwrapper().feed(text.encode(), 1))
+    parts = Unwrapper()
+    cut = [parts.feed(line.encode(), at) for at, line in enumerate(text.splitlines(keepends=True), 1)]
+    assert whole == b"".join(segment.data for segments in cut for segment in segments)
+    first, mended, last = whole.decode().splitlines()
+    assert first == last == "a\tb\u00a0[main] claude-opus-4[1m] [31mtext"
+    assert " ".join(mended.split()).endswith("slot update_slots: id 0 | task 7 | prompt done")
+    assert not set("\t\u00a0[") & set(mended)
+
+
+def test_a_name_in_brackets_is_no_colour() -> None:
+    line = "[35mW [0msrv  load_model: [main] claude-opus-4[1m]\n"
+    (segment,) = Unwrapper().feed(line.encode(), 1)
+    assert segment.data == b"W srv  load_model: [main] claude-opus-4[1m]\n"
+
+
 def test_progress_goes_only_where_a_server_line_follows() -> None:
     text = f"10%\r20%\r{UP}\n10%\r20%\nllama-1  | 10%\r{UP}\n{SRV}: a\rb\n{SRV}\r{SLOT}\n"
     kept = [(1, UP), (2, "10%\r20%"), (4, f"{SRV}: a\rb"), (5, f"{SRV}\r{SLOT}")]

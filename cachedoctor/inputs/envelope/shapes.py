@@ -77,9 +77,11 @@ _NEXT_CANDIDATE = late(rb"\n(?!" + OWN + rb")(?=" + _CANDIDATE + rb")")
 _PLAIN, _STRANGE = late(OWN), late(rb"\n(?!" + OWN + rb"|\Z)")
 
 _ESCAPES = late(rb"\x1b(?:\[[0-?]*+[ -/]*+[@-~]|\][^\x07\x1b\n]*+(?:\x07|\x1b\\)|[()*+][0-9A-Za-z]|[=>78cDEHMNOZ])")
-_COLOURS = late(rb"(?<!u001[bB])(?<!x1[bB])(?<!033)\[(?:0|1|2|3\d|9\d|0;\d{1,2}|1;\d{1,2})?m")
+_COLOURS = late(rb"(?<!u001[bB])(?<!x1[bB])(?<!033)\[(?:0|1|2|3\d|9\d|0;\d{1,2}|1;\d{1,2})m(?!\])")
 """Colours that lost their ESC byte on a page of the web; in a record of JSON it is only written in another way."""
-_NO_BREAK = late(rb"(?:[:|]|\btask|\bid)\xc2\xa0")
+_RESET = b"[0m"
+_NO_BREAK = late(rb"(?:[:|=]|\btask|\bid)\xc2\xa0")
+_TABS = b": id\t", b"srv\t", b"slot\t"
 _PROGRESS = late(rb"^(?!" + HEAD + rb")[^\n]*\r(?=" + HEAD + rb")", re.MULTILINE)
 
 
@@ -113,21 +115,35 @@ def first_written(lines: bytes) -> bytes | None:
 def strip_controls(text: bytes) -> bytes:
     """Remove NUL bytes, terminal escape sequences, and the carriage return of a line end.
 
-    Blanks that a page or a table made of those of the server's own words are blanks again.
+    Blanks that a page or a table made of those of the server's own words are blanks again. What a line becomes depends
+    on that line alone, not on the others of a block.
     """
     if b"\0" in text:
         text = text.replace(b"\0", b"")
     if b"\x1b" in text:
         text = _ESCAPES.sub(b"", text)
-    elif b"[0m" in text:
-        text = _COLOURS.sub(b"", text)
     if b"\r" in text:
         text = text.replace(b"\r\n", b"\n")
-    if b"\xc2\xa0" in text and _NO_BREAK.search(text):
-        text = text.replace(b"\xc2\xa0", b" ")
-    if b": id\t" in text:
-        text = text.replace(b"\t", b" ")
+    if _is_changed(text):
+        text = b"\n".join([_unchanged(line) if _is_changed(line) else line for line in text.split(b"\n")])
     return text
+
+
+def _is_changed(text: bytes) -> bool:
+    """Whether a page or a table changed colours or blanks of a line."""
+    return (
+        _RESET in text
+        or (b"\xc2\xa0" in text and _NO_BREAK.search(text) is not None)
+        or (b"\t" in text and any(mark in text for mark in _TABS))
+    )
+
+
+def _unchanged(line: bytes) -> bytes:
+    if _RESET in line:
+        line = _COLOURS.sub(b"", line)
+    if _NO_BREAK.search(line):
+        line = line.replace(b"\xc2\xa0", b" ")
+    return line.replace(b"\t", b" ") if any(mark in line for mark in _TABS) else line
 
 
 def drop_progress(text: bytes) -> bytes:
