@@ -87,9 +87,10 @@ class Scanner:
                 line += len(texts) - 1
                 seen += len(texts) - 1
                 number, spans = first + begins, _NO_NUMBERS
-                if numbers is not None:  # lines of others come between them, or several stand in one record
-                    spans = numbers[begins : line + 1]
-                    number = spans[0]
+                if numbers is not None:  # lines of others may come between them, or several stand in one record
+                    number, spans = numbers[begins], numbers[begins : line + 1]
+                    if spans == list(range(number, number + len(texts))):
+                        spans = _NO_NUMBERS
                 yield Event("fused", None, _NO_FIELDS, -1, -1, number, data, at, end, found, spans, texts)
                 continue
             if found.start() < past:
