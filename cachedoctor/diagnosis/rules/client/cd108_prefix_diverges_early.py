@@ -106,8 +106,9 @@ def _perhaps_new(s: kit.RuleContext) -> bool:
 
 def _drafts(s: kit.RuleContext) -> bool:
     """Whether it, or the prompt before it, was at work with others of just its length: several drafts of one new prompt,
-    each in a slot that held a draft of the last one. Conversations may have one length, too, but grow turn by turn."""
-    if s.known or s.request.text_lcp is not None or _steady(s):
+    each in a slot that held a draft of the last one. Conversations may have one length, too, but grow turn by turn,
+    where prompts grow by chance at most a few times."""
+    if s.known or s.request.text_lcp is not None or _steady(s, OFTEN):
         return False
     turns = [*s.history[-1:], s.request]
     return any(
@@ -123,13 +124,13 @@ def _few(s: kit.RuleContext) -> bool:
     r = s.request
     if s.known or r.seen.new_text or r.text_lcp is not None or sum(s.said_before("CD108")) + 1 >= OFTEN:
         return False
-    return not _steady(s)
+    return not _steady(s, STEADY)
 
 
-def _steady(s: kit.RuleContext) -> bool:
-    """Whether the last prompts grew in a row, each by as little as a turn adds."""
-    added = [_added(before, turn) for before, turn in pairwise([*s.history, s.request])][-STEADY:]
-    return len(added) == STEADY and max(added) <= LITTLE
+def _steady(s: kit.RuleContext, times: int) -> bool:
+    """Whether the last prompts grew so many times in a row, each by as little as a turn adds."""
+    added = [_added(before, turn) for before, turn in pairwise([*s.history, s.request])][-times:]
+    return len(added) == times and max(added) <= LITTLE
 
 
 def _added(before: kit.Request, turn: kit.Request) -> float:
