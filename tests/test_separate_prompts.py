@@ -15,7 +15,7 @@ from cachedoctor.diagnosis.rules.replaying import Setup
 from cachedoctor.diagnosis.rules.slots import cd308_shared_prefix_steal as cd308
 from cachedoctor.diagnosis.rules.slots import taken
 from cachedoctor.doctor.findings import groups
-from cachedoctor.model import Facts, First, Judged, PromptDiff, Request, Setting, Side, Verdict
+from cachedoctor.model import Facts, First, Judged, Mark, PromptDiff, Request, Setting, Side, Verdict
 
 INSTRUCTION = 276
 RAM_ON = {"cache_ram_mib": Setting(8192, 1)}
@@ -237,6 +237,7 @@ def test_turns_that_add_little_are_seldom_chance(lengths: tuple[int, ...], few: 
         ({"selected_by": "lcp", "f_keep": 0.3}, True, True),
         ({"selected_by": "lcp", "f_keep": 0.7}, True, False),
         ({"selected_by": "lru", "ram_saved": True}, True, False),
+        ({"selected_by": "lru", "marks": {"ram": Mark(7, b"looking for better prompt")}}, True, False),
         ({"selected_by": "lru"}, False, False),
         ({"selected_by": "id"}, True, False),
     ],
@@ -244,7 +245,8 @@ def test_turns_that_add_little_are_seldom_chance(lengths: tuple[int, ...], few: 
 def test_what_takes_a_slot_and_saves_nothing_completes_code(
     taken_by: dict[str, Any], shows: bool, infill: bool
 ) -> None:
-    """Every other prompt has what the slot held saved first, unless it names the slot or keeps half of it."""
+    """Every other prompt has what the slot held saved first, and a better one searched for, unless it names the slot or
+    keeps half of it."""
     request = turn(1, held_tokens=1505, held_thread=1, processed_tokens=900, **taken_by)
     facts = Facts(0, "log", build=11549, settings=RAM_ON, shows=frozenset({"ram_saves"} if shows else ()))
     assert RuleContext(request, Setup(facts), [], None, 2, 1).is_infill is infill

@@ -317,7 +317,10 @@ def _lcp_at_most(r: Request) -> int | None:
 
 
 def _leaves_no_copy(r: Request) -> bool:
-    """Whether it took a slot of which most was overwritten, and nothing of that was saved."""
-    if r.ram_saved or r.slot_named or not r.held_tokens or r.processed_tokens is None:
+    """Whether it took a slot of which most was overwritten, and nothing of that was saved.
+
+    Where the RAM cache was searched, the slot was saved before: a line about that is missing.
+    """
+    if r.ram_saved or "ram" in r.marks or r.slot_named or not r.held_tokens or r.processed_tokens is None:
         return False
     return r.seen.choice.selected_by == "lru" or (r.f_keep is not None and r.f_keep < SAVED)
