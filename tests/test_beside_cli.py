@@ -149,8 +149,8 @@ def test_secrets_in_labels_are_hidden(tmp_path):
     ("option", "file", "words"),
     [
         ("--metrics", log(BILLING), ("is not a dump of /metrics", "if the file is a log")),
-        ("--metrics", usage(BILLING), ("holds responses", "--responses")),
-        ("--responses", metrics(BILLING), ("holds a dump of /metrics", "--metrics")),
+        ("--metrics", usage(BILLING), ("contains responses", "--responses")),
+        ("--responses", metrics(BILLING), ("contains a dump of /metrics", "--metrics")),
         ("--responses", log(BILLING), ("line 1 is not JSON",)),
         ("--metrics", "nowhere.txt", ("nowhere.txt: no such file",)),
         ("--responses", REAL, ("is a directory",)),

@@ -309,7 +309,7 @@ PAGE = "slot update_slots: id  0 | task 7 | prompt done\n"
     ],
     ids=["no-break", "tabs", "colours"],
 )
-def test_what_a_page_changed_is_mended_in_that_line_alone(changed: str) -> None:
+def test_what_a_page_changed_is_repaired_in_that_line_alone(changed: str) -> None:
     """Wherever the input is cut, and whatever the lines beside it are."""
     beside = "a\tb\u00a0[main] claude-opus-4[1m] [31m\x1b[1mtext\n"
     text = beside + changed + beside
@@ -317,13 +317,13 @@ def test_what_a_page_changed_is_mended_in_that_line_alone(changed: str) -> None:
     parts = Unwrapper()
     cut = [parts.feed(line.encode(), at) for at, line in enumerate(text.splitlines(keepends=True), 1)]
     assert whole == b"".join(segment.data for segments in cut for segment in segments)
-    first, mended, last = whole.decode().splitlines()
+    first, repaired, last = whole.decode().splitlines()
     assert first == last == "a\tb\u00a0[main] claude-opus-4[1m] [31mtext"
-    assert " ".join(mended.split()).endswith("slot update_slots: id 0 | task 7 | prompt done")
-    assert not set("\t\u00a0[") & set(mended)
+    assert " ".join(repaired.split()).endswith("slot update_slots: id 0 | task 7 | prompt done")
+    assert not set("\t\u00a0[") & set(repaired)
 
 
-def test_a_name_in_brackets_is_no_colour() -> None:
+def test_a_name_in_brackets_is_not_a_colour() -> None:
     line = "[35mW [0msrv  load_model: [main] claude-opus-4[1m]\n"
     (segment,) = Unwrapper().feed(line.encode(), 1)
     assert segment.data == b"W srv  load_model: [main] claude-opus-4[1m]\n"

@@ -425,7 +425,7 @@ def test_the_command_reads_lines_from_a_pipe() -> None:
     ("line", "words"),
     [
         ("forcing full promt reprocessing", b'the nearest message begins with "forcing full prompt re-processing"'),
-        ("\x1b]0;evil\x07hello \x9b2J", b"not similar to one"),
+        ("\x1b]0;evil\x07hello \x9b2J", b"not similar to a known message"),
         ("", b"the line is empty"),
     ],
 )

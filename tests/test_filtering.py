@@ -183,7 +183,7 @@ def test_the_command_line_of_logs_and_stored_reports(tmp_path: Path) -> None:
     part = tmp_path / "part.json"
     assert run("analyze", whole, "--task", str(task), "-o", part).returncode == 0
     one_line(run("analyze", part, "--slot", "0"), "already filtered")
-    one_line(run("compare", whole, part), "shows part of its log")
+    one_line(run("compare", whole, part), "shows part of a log")
     one_line(run("analyze", log, "-f", "jsonl", "--task", "1"), "cannot be filtered")
     nothing = run("analyze", log, "--task", "4711", "-q")
     assert (nothing.returncode, nothing.stdout) == (3, b"")

@@ -584,7 +584,7 @@ def test_statuses_and_refusals(logs: Path, tmp_path: Path) -> None:
     with ResultFolder(str(tmp_path / "out")).opened():
         done = run("fleet", logs, "-o", tmp_path / "out")
     assert done.returncode == 2
-    one_line(done, "another run writes to it")
+    one_line(done, "another run of cachedoctor writes to this folder")
 
 
 @pytest.mark.sweep

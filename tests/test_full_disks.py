@@ -131,7 +131,7 @@ def test_a_fleet_continues_where_there_is_room_again(tmp_path: Path, room: int) 
         (logs / f"{number}.log").write_bytes(LOG)
     done = limited("fleet", logs, "-o", out, room=room)
     assert done.returncode == 2
-    one_line(done, f"{out}: cannot be written (File too large)", "it continues")
+    one_line(done, f"{out}: cannot be written (File too large)", "the run then continues")
     for folder in (out, whole):
         assert limited("fleet", logs, "-o", folder, room=None).returncode == 0
     files = [sorted(str(path.relative_to(folder)) for path in folder.rglob("*")) for folder in (out, whole)]

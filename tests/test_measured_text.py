@@ -39,7 +39,7 @@ log       3 intervals with traffic (30 s), 26 requests answered
 hit rate  91.0 % at the end, of the last 1,000 requests since the start (from
           85.2 % to 91.0 %), engine 000
 computed  about 4,349 prompt tokens (throughput x 10 s)
-memory    running requests used up to 0.4 % of the KV cache
+memory    running requests filled at most 0.4 % of the KV cache
 metrics   b.txt since a.txt, engine 0: 47,936 tokens looked up, 43,520 reused
           (90.8 %), 0 preemptions
 responses 26 requests: 48,304 prompt tokens, 43,904 reused (90.9 %)

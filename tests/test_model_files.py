@@ -196,7 +196,7 @@ def test_memory_is_refused(patient: None, tmp_path: Path) -> None:
 @pytest.mark.sweep
 def test_tokens_without_measure_are_refused(patient: None, tmp_path: Path) -> None:
     path = made.write(made.TOKENIZERS["Prepend of 2 MB"](), tmp_path / "t.json")
-    with pytest.raises(FailedError, match="tokens of 2 characters"):
+    with pytest.raises(FailedError, match="turned 2 characters into 2,000,002 tokens"):
         ModelFiles(path).cutter.encode("hi")
 
 

@@ -145,7 +145,7 @@ def test_prompts_of_one_length_at_once_are_drafts(at: int, length: int, drafts: 
 
 
 @pytest.mark.parametrize(("adds", "times", "drafts"), [(200, 4, False), (200, 3, True), (900, 4, True)])
-def test_conversations_of_one_length_at_once_are_no_drafts(adds: int, times: int, drafts: bool) -> None:
+def test_conversations_of_one_length_at_once_are_not_drafts(adds: int, times: int, drafts: bool) -> None:
     """Two clients that do the same grow by a turn each time; drafts of another prompt by anything, and not for long."""
     *before, request = (turn(at, prompt_tokens=3000 + adds * at) for at in range(times + 1))
     other = turn(9, thread=1, prompt_tokens=request.prompt_tokens)

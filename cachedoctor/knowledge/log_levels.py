@@ -90,7 +90,7 @@ class LevelRestart(msgspec.Struct):
 
 _TRACE = OptionChange("--verbosity", "4")
 _FILES = OptionChange("--log-prompts-dir", "prompts")
-_FOLDER = "Create the folder prompts first, and pass it to the next analysis with --prompts prompts."
+_FOLDER = "Create the folder ./prompts first, and pass it to the next analysis with --prompts ./prompts."
 
 
 def show_accounting(low: int | None, high: int | None) -> tuple[str, list[OptionChange]]:

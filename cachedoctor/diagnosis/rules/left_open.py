@@ -7,7 +7,7 @@ from cachedoctor.model import Request
 from cachedoctor.model.terms import OF_CLIENTS, OF_SLOTS
 
 _OF_MEMORY, _EVICTED = "CD2", "CD203"
-_ONLY_TEXT = "not excluded: only the prompt text shows which conversation this turn belongs to"
+_ONLY_TEXT = "only the prompt text shows which conversation this turn belongs to"
 _CHANGED = ("prefix-diverges-early", "history-rewritten")
 """What a client does that leaves the lengths of a slot that was taken."""
 
@@ -31,9 +31,7 @@ def _of_slots(r: Request, ruled_out: list[RuledOut]) -> list[RuledOut]:
     if r.text_lcp is not None:
         return ruled_out
     opened = [
-        RuledOut(other.name, f"{_ONLY_TEXT}; evidence against this cause: {other.why}")
-        if other.name in _CHANGED
-        else other
+        RuledOut(other.name, f"not excluded: {other.why}, but {_ONLY_TEXT}") if other.name in _CHANGED else other
         for other in ruled_out
     ]
     if any(other.is_open for other in opened):
@@ -42,7 +40,7 @@ def _of_slots(r: Request, ruled_out: list[RuledOut]) -> list[RuledOut]:
         *opened,
         RuledOut(
             _CHANGED[0],
-            f"{_ONLY_TEXT}: a client that changed this prompt of {n(r.prompt_tokens)} tokens looks the same",
+            f"not excluded: a client that changed this prompt of {n(r.prompt_tokens)} tokens would leave the same log, and {_ONLY_TEXT}",
         ),
     ]
 

@@ -146,7 +146,7 @@ class RecordedChange(msgspec.Struct):
 
 
 class Record(msgspec.Struct):
-    """One request with a prompt, a line of the file of `cachedoctor proxy --record`."""
+    """One request with a prompt: one line of the file that `cachedoctor proxy --record` writes."""
 
     recorder: Literal["cachedoctor proxy"]
     """The first key of every record."""

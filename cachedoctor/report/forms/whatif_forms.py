@@ -312,7 +312,10 @@ class SimulateDocument(msgspec.Struct):
 
 
 class TuneDocument(msgspec.Struct):
-    """Settings by what they would have saved. Unknown values are None. Within version 1 keys are only added."""
+    """Settings, ranked by the tokens that they would have saved. Unknown values are None.
+
+    Within version 1 keys are only added.
+    """
 
     schema: Literal["cachedoctor.tune/1"]
     tool: Tool

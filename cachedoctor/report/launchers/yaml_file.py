@@ -257,7 +257,7 @@ def _own(text: str, place: YamlServer, launcher: Launcher) -> None:
     for key in (*commands, environment):
         if key in data and key not in written:
             raise CacheDoctorError(
-                f"--file: the server's {key} is merged in by <<", f"write {key} directly at the server"
+                f"--file: the server's {key} is merged in by <<", f"write {key} directly in the entry of the server"
             )
         if written.count(key) > 1:
             raise CacheDoctorError(f"--file: the server has {key} twice", "remove one of the two keys")

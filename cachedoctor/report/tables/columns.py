@@ -147,7 +147,7 @@ running | integer | requests | running requests
 waiting | integer | requests | waiting requests
 deferred | integer | requests | deferred requests
 kv_usage | number | share | part of the KV cache held by running requests; unused cached blocks count as free
-hit_rate | number | share | reused share of looked-up tokens, over the last 1,000 requests since the start or a reset
+hit_rate | number | share | reused share of looked-up tokens in the last 1,000 requests (fewer after a start)
 external_hit_rate | number | share | hit rate of an external cache, counted like hit_rate
 mm_hit_rate | number | share | hit rate of the cache for images and other media, counted in items, not tokens
 preemptions | integer | | preemptions in the line

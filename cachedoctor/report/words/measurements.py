@@ -147,7 +147,7 @@ def _of_intervals(periods: list[SamplePeriod]) -> Said:
         found.append(("external", f"hit rate {rate(only.last_external_rate)} at the end, for the same requests"))
     if only.kv_usage is not None:
         waited = f"; up to {count(only.waiting, 'request')} waited" if only.waiting else ""
-        held = f"running requests used up to {rate(only.kv_usage)} of the KV cache"
+        held = f"running requests filled at most {rate(only.kv_usage)} of the KV cache"
         found.append(("memory", held + waited))
     return found
 

@@ -106,7 +106,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     why_not = (
         "the bodies show that this conversation only grew"
         if f["given"]
-        else f"the lengths show that the prompts belong to {f['threads']} alternating conversations; only the text can prove it"
+        else f"the lengths show that the prompts belong to {f['threads']} alternating conversations"
     )
     return kit.FindingText(
         f"sessions that share their first {kit.n(f['lcp'])} tokens take slot {r.slot} from each other: "

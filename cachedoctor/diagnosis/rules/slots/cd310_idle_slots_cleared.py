@@ -48,7 +48,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     return kit.FindingText(
         f"an idle slot was cleared and the RAM prompt cache{limit} did not keep its {kit.n(r.reference_tokens)} tokens: {kit.recomputed(g)} "
         f"in {kit.times(g.count)}",
-        f"From b8664 on, if all slots share the KV cache, every launch saves the idle slots to RAM and clears them. Clearing slots costs nothing while the RAM cache has room. This RAM cache evicts its oldest prompts or does not save large prompts (first at line {f['line']}), and the copy of this conversation was gone when the conversation continued.",
+        f"From b8664 on, if all slots share the KV cache, each new request makes the server save the idle slots to RAM and clear them. Clearing slots costs nothing while the RAM cache has room. This RAM cache evicts its oldest prompts or does not save large prompts (first at line {f['line']}), and the copy of this conversation was gone when the conversation continued.",
         [
             advice.cache_ram(session),
             advice.option(

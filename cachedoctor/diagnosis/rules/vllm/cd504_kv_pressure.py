@@ -65,7 +65,7 @@ def _note(session: kit.Session, flow: KvFlow, size: kit.Setting, shared: bool) -
     cause = (
         "prompts were probably evicted before they were needed again"
         if shared
-        else "prompts were evicted before they were needed again, or have no more text in common; the log cannot show which"
+        else "prompts were evicted before they were needed again, or share hardly any text; the log cannot show which"
     )
     seen = " /metrics counts evicted blocks, but not whether they were needed again." if evicted else ""
     return kit.finding(
@@ -86,9 +86,7 @@ def _note(session: kit.Session, flow: KvFlow, size: kit.Setting, shared: bool) -
         ],
         ruled_out=[]
         if shared
-        else [
-            kit.RuledOut("prefix-not-shared", f"not excluded: prompts that have no more text in common; {flow.share}")
-        ],
+        else [kit.RuledOut("prefix-not-shared", f"not excluded: prompts that share hardly any text; {flow.share}")],
         evidence=[*kit.said_by(size, f"the cache holds {kit.n(size.value)} tokens"), *flow.evidence],
         severity="warning" if shared else "note",
         confidence="high" if shared and evicted else "medium" if shared or evicted else "low",

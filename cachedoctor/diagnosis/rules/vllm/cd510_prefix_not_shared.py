@@ -154,7 +154,7 @@ def _note(session: kit.Session, stretch: TrafficStretch, size: int | None) -> ki
     ]
     words = kit.FindingText(
         f"{length} reused {little}{', although prefix caching is on' if on else ''}: {', or '.join(causes)}; the log cannot show which ({stretch.said})",
-        "Unrelated prompts share nothing; then there is nothing to fix. A client that changes the beginning of every prompt (a time, a counter, a "
+        "If the prompts are unrelated, they share nothing, and there is nothing to fix. A client that changes the beginning of every prompt (a time, a counter, a "
         "new tool list) looks the same. A cache salt, a LoRA adapter, another image, and a router that spreads requests look the same as well; the log shows none of these."
         + _more(session, stretch, size, fits),
         rolling.experiment(),
