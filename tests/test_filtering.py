@@ -118,8 +118,8 @@ def test_times_since_the_start_of_the_server() -> None:
 @pytest.mark.parametrize(
     ("wanted", "words"),
     [
-        (RequestFilter(since="2026-05-01T10:00"), "no clock with a date"),
-        (RequestFilter(until="10:00"), "no clock with a date"),
+        (RequestFilter(since="2026-05-01T10:00"), "no timestamps with a date"),
+        (RequestFilter(until="10:00"), "no timestamps with a date"),
         (RequestFilter(tasks=(99999,)), "no request in the log matches --task 99999"),
         (RequestFilter(since="+9h"), "matches --since +9h"),
         (RequestFilter(since="yesterday"), "is not a time"),

@@ -206,7 +206,7 @@ class _Clock:
                 if since_start
                 else "select by --task"
             )
-            raise CacheDoctorError(f"{option}: the log has no clock with a date", hint)
+            raise CacheDoctorError(f"{option}: the log has no timestamps with a date", hint)
         given = _GIVEN.fullmatch(text)
         if given is None:
             raise CacheDoctorError(f"{option}: {text!r} is not a time", _FORMS)

@@ -176,7 +176,7 @@ class Gathering:
                 self._failed(path, "table", error)
                 continue
             if wrong:
-                hint = "the table named files shows the reason; the sums cover the part that was read"
+                hint = "the table `files` shows the reason; the sums cover only the part that was read"
                 what = f"{path}: {wrong:,} of {files:,} files could not be read to the end"
                 self._failed(path, "table", CacheDoctorError(what, hint))
             else:

@@ -40,7 +40,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     cost = f", {kit.n(g.tokens)} tokens recomputed" if g.tokens else ""
     printed = g.worst.confidence == "high" or "shift" in g.worst_request.marks
     stopped = kit.RuledOut(
-        "answer-at-full-context", "not excluded: an answer that stopped when the context was full; then nothing is lost"
+        "answer-at-full-context", "not excluded: if an answer stopped because the context was full, nothing was lost"
     )
     return _text(g.session, g.numbers["limit"], f"{kit.times(g.count)}{cost}", alike=[] if printed else [stopped])
 

@@ -83,7 +83,7 @@ def alone(session: kit.Session) -> list[kit.SessionFinding]:
         [advice.cache_ram(session), advice.more_slots(session)],
         [
             kit.RuledOut("cache-ram-disabled", "the cache is on: it evicts prompts"),
-            kit.RuledOut("never-came-back", "not excluded: the conversation had ended; then nothing is lost"),
+            kit.RuledOut("never-came-back", "not excluded: if the conversation had ended, nothing was lost"),
         ],
         ["https://github.com/ggml-org/llama.cpp/pull/16391", "https://github.com/ggml-org/llama.cpp/pull/25070"],
     )
