@@ -174,7 +174,7 @@ def folder_in_first_message(day: Recorder, faulty: bool) -> None:
     agent.ask(300)
     question = agent.messages[0]["content"]
     for step in range(10):
-        folder = f"/work/{prose(2250 + (step // 2) * faulty, 9)}/src"
+        folder = f"/code/{prose(2250 + (step // 2) * faulty, 9)}/src"
         context = f"<environment_context>\n  <cwd>{folder}</cwd>\n  <shell>bash</shell>\n</environment_context>"
         agent.messages[0]["content"] = f"{context}\n{question}"
         agent.step(chance.randrange(120, 480))
