@@ -295,9 +295,19 @@ def test_objects_over_several_lines() -> None:
     assert [json.loads(line)["line"] for line in opened(data).splitlines()] == [UP, SRV]
 
 
+@pytest.mark.parametrize("size", [1, 7, 1 << 20])
+def test_a_json_string_is_one_record(size: int) -> None:
+    text = f'It is "slow":\n```\n{UP}\n{SRV}\n```\n'
+    assert json.loads(opened(json.dumps(text, indent=None).encode() + b"\n", size)) == {"message": text}
+
+
 @pytest.mark.parametrize(
     "data",
     [
+        b'"a", "b"',
+        b'"a\\',
+        b'"slow"',
+        b'"slow"\n' + UP.encode(),
         b"[53409] " + UP.encode(),
         b"[2026-07-04 04:31:24] server_args=ServerArgs(model_path='x')",
         b"{",

@@ -59,8 +59,10 @@ def _summary(redactor: Redactor) -> int:
         what = "nothing in the input was recognised" if redactor.lines else "the input is empty"
         terminal.complain(what, expected(redactor.begin))
         return NOTHING
+    from cachedoctor.report.words.numbers import count
+
     unknown = redactor.lines - redactor.recognised
-    kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(redactor.replaced().items()))
-    counts = f"{redactor.lines:,} lines, {max(unknown, 0):,} of them unrecognised; replaced: {kinds or 'nothing'}"
-    terminal.complain(counts, "check the result before you publish it", "note")
+    kinds = ", ".join(f"{n:,} {kind}" for kind, n in sorted(redactor.replaced().items()))
+    lines = f"{count(redactor.lines, 'line')}, {max(unknown, 0):,} of them unrecognised"
+    terminal.complain(f"{lines}; replaced: {kinds or 'nothing'}", "check the result before you publish it", "note")
     return 0

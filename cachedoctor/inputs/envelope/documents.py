@@ -22,6 +22,9 @@ _LOOKED_AT = 20_000
 _DEEP = 8
 _ARRAY = late(rb"(?:\xef\xbb\xbf)?\s*+\[\s*+(\S)")
 _OBJECT = late(rb"(?:\xef\xbb\xbf)?\s*+\{")
+_TEXT = late(rb"(?:\xef\xbb\xbf)?\s*+\"(?:[^\"\\\n]|\\.)*+(?:\"\s*+|\\)?\Z")
+"""A string, whole or up to where the bytes end: a field that a program such as jq took out of a document."""
+_TEXT_BYTES = 1 << 16
 _INDENTED = late(rb"(?:\xef\xbb\xbf)?\s*+\{[ \t\r]*+\n\s++\"")
 _BETWEEN = late(rb"\n\}(?=[ \t\r]*+\n\s*+\{)")
 _ARRAYS = msgspec.json.Decoder(list[msgspec.Raw])
@@ -75,6 +78,8 @@ class Documents:
         held = self._held
         if found := _ARRAY.match(held):
             return found[1] == b"{"
+        if _TEXT.match(held, 0, _TEXT_BYTES):
+            return True
         if not _OBJECT.match(held):
             begin = bytes(held[:64]).strip(b"\xef\xbb\xbf \t\r\n")
             return None if len(held) < 64 and not begin.strip(b"[") else False
@@ -112,7 +117,8 @@ class _Reading:
     def opened(self, document: bytes) -> Iterator[dict[str, Any]]:
         """Yield the records of a document; those of an array are decoded one by one, as far as they are asked for."""
         if not document.lstrip().startswith(b"["):
-            yield from self.records(msgspec.json.decode(document), {})
+            value = msgspec.json.decode(document)
+            yield from self.records({"message": value} if isinstance(value, str) else value, {})
             return
         self.lists += 1
         for raw in _ARRAYS.decode(document):
