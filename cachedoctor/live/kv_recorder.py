@@ -17,11 +17,11 @@ from cachedoctor.model import CacheDoctorError
 from cachedoctor.model.kv_events import FORMAT, KvHead, KvLine, KvMessage, KvUnread
 
 _FOREIGN = 5
-"""Messages without KV events before an endpoint that sent none of them is given up."""
+"""Messages without KV events after which an endpoint that sent no KV events is abandoned."""
 _SILENT_SECONDS = 10
-"""Without any message it is said what may be wrong."""
+"""Seconds without any message after which possible causes are printed."""
 _LAST_SECONDS = 2
-"""In which messages that are on their way are still taken."""
+"""Seconds in which messages in transit are still accepted."""
 _UNASKED = "--replay requests missed messages again (replay_endpoint in --kv-events-config)"
 _UNANSWERED = "its --replay endpoint did not answer, or no longer has the messages (buffer_steps in --kv-events-config)"
 
@@ -63,9 +63,9 @@ class KvRecorder:
         self._endpoints, self._out, self._tell = endpoints, out, tell
         self._blinder = blinder or Blinder()
         self._last: dict[int, int] = {}
-        """Number of the last message of an endpoint."""
+        """Number of the last message of each endpoint."""
         self._times: dict[int, float] = {}
-        """Its time."""
+        """Time of that message."""
         self._unread: dict[int, int] = {}
         self.messages = 0
         self.missing = 0

@@ -10,10 +10,10 @@ from cachedoctor.model.bounds import Count, Long
 
 AccountRow = Literal["reused", "new", "client", "server", "together", "rounding", "unexplained", "undecided"]
 """``reused``: came from the cache. ``new``: never sent before at this place. ``client``: comes after what the client
-changed. ``server``: the prefix was the same, and the server could not give it back. ``together``: requests with one
-beginning were computed at once. ``rounding``: below a block, a batch, the distance of checkpoints. ``unexplained``:
-the build had to reuse it, and did not. ``undecided``: the client changed it or the server
-lost it, the log does not show which."""
+changed. ``server``: the prefix was the same, but the server could not reuse it. ``together``: requests with the same
+start were computed at the same time. ``rounding``: less than a block, a batch or the checkpoint distance.
+``unexplained``: the build had to reuse it, and did not. ``undecided``: the client changed it or the server lost it, the
+log does not show which."""
 
 
 class AccountEntry(msgspec.Struct, omit_defaults=True):
@@ -21,12 +21,12 @@ class AccountEntry(msgspec.Struct, omit_defaults=True):
 
     row: AccountRow
     kind: str | None
-    """Name of the rule that says why; None where none does."""
+    """Name of the rule that explains it; None if no rule does."""
     tokens: Long
     requests: Long
-    """Requests that have such tokens; 0 where what tells of the tokens tells of no requests."""
+    """Requests with such tokens; 0 if the source of the token counts does not count requests."""
     proof: Literal["kv events"] | None = None
-    """What tells of them, where it is not the log or what was given of the requests."""
+    """Source of the token counts, if it is neither the log nor the given requests."""
 
 
 class Account(msgspec.Struct):
@@ -34,28 +34,28 @@ class Account(msgspec.Struct):
 
     scope: Literal["log", "server", "conversation", "client"]
     session: Count | None
-    """None of the whole log."""
+    """None for the whole log."""
     thread: Count | None
-    """Of a conversation, as requests name it."""
+    """Conversation that it is about, named as in its requests."""
     client: str | None
-    """Of a client: the address that asked."""
+    """Address of the client that it is about."""
     requests: Long
-    """Requests whose tokens are placed; 0 where that is not known."""
+    """Requests whose tokens are assigned to a row; 0 if unknown."""
     not_placed: Long
-    """Requests of which the log does not show how long the prompt was, or how much of it was reused."""
+    """Requests whose prompt length or reuse the log does not show."""
     prompt_tokens: Long
     entries: list[AccountEntry]
     """By row and kind, in the order of the rows and the most tokens first."""
 
 
 ClientBy = Literal["session", "user", "salt", "system_prompt", "route", "address", "other", "unknown"]
-"""What names a client, the surest first: ids of its session and of its user, the salt of its cache, the system prompt
-(of request bodies); what comes before the interface in the path, and the address (of the log). ``other``: all clients
-that are not listed. ``unknown``: requests of which nothing shows who sent them."""
+"""What identifies a client, most certain first: session id, user id, cache salt, system prompt (request bodies); the
+path prefix before the API path, and the address (log). ``other``: all clients that are not listed. ``unknown``:
+requests of which nothing shows who sent them."""
 
 
 class ClientName(msgspec.Struct, frozen=True):
-    """A client, as far as anything tells."""
+    """A client, as far as it is known."""
 
     by: ClientBy
     name: str
@@ -67,14 +67,13 @@ class ClientAccount(msgspec.Struct):
 
     by: ClientBy
     name: str | None
-    """None of ``other`` and ``unknown``."""
+    """None for ``other`` and ``unknown``."""
     clients: Long
-    """How many clients these are: 1; of ``other`` those that are not listed, as far as they were counted; 0 of
-    ``unknown``."""
+    """Number of clients: 1; for ``other`` those that are not listed, as far as they were counted; 0 for ``unknown``."""
     requests: Long
-    """Requests whose tokens are placed."""
+    """Requests whose tokens are assigned to a row."""
     not_placed: Long
-    """Requests of which nothing shows how long the prompt was, or how much of it was reused."""
+    """Requests whose prompt length or reuse is unknown."""
     prompt_tokens: Long
     entries: list[AccountEntry]
     """By row and kind, in the order of the rows and the most tokens first."""

@@ -21,7 +21,7 @@ class NumberRange(msgspec.Struct, frozen=True):
     most: float
 
     def of(self, value: _Number | None) -> _Number | None:
-        """Return ``value``, or None for one that no server means (nan, inf, -5 tokens): it is unknown then."""
+        """Return ``value``, or None if it is out of range (nan, inf, -5 tokens)."""
         return value if value is not None and self.least <= value <= self.most else None
 
 
@@ -29,7 +29,7 @@ class NumberRange(msgspec.Struct, frozen=True):
 COUNT = NumberRange(0, 9_999_999_999)
 """Tokens, requests, blocks, checkpoints: ten digits hold every number of 32 bits."""
 POSITIVE = NumberRange(1, COUNT.most)
-"""Tokens of a context, slots: things of which there is one."""
+"""Context tokens, slots: counts that are at least 1."""
 SHARE = NumberRange(0.0, 1.0)
 PERCENT = NumberRange(0.0, 100.0)
 MS = NumberRange(0.0, 1e10)
@@ -42,7 +42,7 @@ AMOUNT = NumberRange(0.0, 1e15)
 """Numbers with a fraction of any other kind."""
 
 NUMBERS = frozenset({"count", "n", "slot", "task", "d", "share", "keep", "ms", "mib", "percent", "rate", "f"})
-"""Kinds of the holes of a catalogue that hold nothing but a decimal number."""
+"""Kinds of placeholders in the catalogue that hold only a decimal number."""
 
 MOST = 1 << 53
 """Tokens, lines, positions of one request."""
@@ -55,19 +55,19 @@ _FROM_MINUS_1 = {"contract": {"minimum": -1}}
 
 Count = Annotated[int, Meta(ge=-MOST, le=MOST, extra_json_schema=_FROM_0)]
 Positive = Annotated[int, Meta(ge=-MOST, le=MOST, extra_json_schema=_FROM_1)]
-"""A build, or a number of things of which there is one."""
+"""A build number, or a count that is at least 1."""
 SlotId = Annotated[int, Meta(ge=-MOST, le=MOST, extra_json_schema=_FROM_MINUS_1)]
 Position = Annotated[int, Meta(ge=-MOST, le=MOST, extra_json_schema={"contract": {}})]
-"""Of a token in the memory of a slot."""
+"""Position of a token in the memory of a slot."""
 Ms = Annotated[float, Meta(ge=0, le=LONGEST, extra_json_schema=_FROM_0)]
 Long = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1, extra_json_schema=_FROM_0)]
-"""A number that names something, or a sum."""
+"""An identifying number, or a sum."""
 LineNumber = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1, extra_json_schema=_FROM_1)]
 TaskId = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1, extra_json_schema=_FROM_MINUS_1)]
 LongMs = Annotated[float, Meta(ge=0, le=1e30, extra_json_schema=_FROM_0)]
 """A sum of times."""
 Amount = Annotated[int, Meta(extra_json_schema=_FROM_0)]
-"""Of tokens, requests ... as a log prints it."""
+"""Number of tokens, requests and the like, as a log prints it."""
 Rate = Annotated[float, Meta(extra_json_schema=_FROM_0)]
 Share = Annotated[float, Meta(extra_json_schema={"contract": {"minimum": 0, "maximum": 1}})]
 

@@ -9,11 +9,11 @@ import msgspec
 from cachedoctor.model.finding import Severity
 
 Piece = Literal["conversation", "response", "metrics", "batch", "interval", "rate"]
-"""What tells of reuse, piece by piece: conversations of a log with requests; else responses, what /metrics counted
-between two dumps, prefill batches, intervals of statistics whose tokens are known, or the last rate of each engine."""
+"""Source of the reuse figures, the first available of: conversations of a log with requests; responses; /metrics
+counters between two dumps; prefill batches; statistics intervals with known tokens; the last rate of each engine."""
 Direction = Literal["better", "worse", "same", "unsure"]
 Change = Literal["went", "came", "stayed", "hidden", "revealed"]
-"""``hidden``: reported before, and AFTER could not have shown it; ``revealed``: BEFORE could not have shown it."""
+"""``hidden``: reported before, but the log AFTER cannot show it; ``revealed``: the log BEFORE could not show it."""
 
 
 class ComparedSide(msgspec.Struct):
@@ -23,12 +23,12 @@ class ComparedSide(msgspec.Struct):
     error: str | None
     """Why the input could not be read to its end."""
     servers: list[str]
-    """What each different server is, in words."""
+    """Each different server, described in words."""
     requests: int
     unknown_requests: int
-    """Of these, those of which the log does not show the prompt's length and reuse; no measure has them."""
+    """Of these, requests whose prompt length and reuse the log does not show; no measure includes them."""
     conversations: int
-    """Among the requests that are known; one that belongs to none is one of its own."""
+    """Conversations among the known requests; a request without one counts as a conversation of its own."""
     prompt_tokens: int
     cached_tokens: int
     processed_tokens: int
@@ -36,13 +36,14 @@ class ComparedSide(msgspec.Struct):
     """Milliseconds."""
     prompt_tokens_median: float | None
     piece: Piece = "conversation"
-    """What the sums are of, and the measures; with rates there are no tokens. Added after the first release of v1."""
+    """Unit that the sums and measures are taken over; with rates there are no token counts. Added after the first
+    release of v1."""
     pieces: int = 0
-    """How many of these there are. Added after the first release of v1."""
+    """Number of these pieces. Added after the first release of v1."""
 
 
 class Measure(msgspec.Struct):
-    """One number of both sides: a sum by a sum."""
+    """One number for both sides: one sum divided by another."""
 
     name: str
     unit: str
@@ -50,26 +51,26 @@ class Measure(msgspec.Struct):
     scope: Literal["all", "later"]
     """``later``: without the first request of each conversation."""
     good: Literal["higher", "lower"]
-    """Which way is better."""
+    """Direction that is better."""
     before: float | None
-    """A sum by a sum, not a mean of ratios."""
+    """One sum divided by another, not a mean of ratios."""
     after: float | None
     difference: float | None
     """After minus before."""
     low: float | None
-    """95 % interval of the difference; None with fewer than 5 conversations, or other pieces, on a side."""
+    """95 % interval of the difference; None with fewer than 5 conversations (or other pieces) on a side."""
     high: float | None
     """95 % interval of the difference; None with too few conversations."""
     conversations_before: int
-    """Conversations, or other pieces, that tell this measure."""
+    """Conversations, or other pieces, that have this measure."""
     conversations_after: int
     verdict: Direction
     """same: equal, or certainly no larger than one point or one per cent. unsure: the interval holds 0, or there
     is none."""
     why: str
-    """What the verdict rests on, in a sentence."""
+    """Basis of the verdict, in one sentence."""
     piece: Piece = "conversation"
-    """What the two counts are of. Added after the first release of v1."""
+    """Unit of the two counts. Added after the first release of v1."""
 
 
 class FindingSide(msgspec.Struct):
@@ -77,9 +78,9 @@ class FindingSide(msgspec.Struct):
 
     severity: Severity
     count: int
-    """Requests that they hit; how often they were seen, where they are of whole servers."""
+    """Requests affected; or number of occurrences, for findings about whole servers."""
     requests: int
-    """Requests that there were; findings count children of ``n > 1`` requests, and so does this."""
+    """Total requests; like the findings, this counts the children of ``n > 1`` requests."""
     tokens: int
     """Avoidable tokens."""
     ms: float | None
@@ -99,11 +100,11 @@ class FindingChange(msgspec.Struct):
     before: FindingSide | None
     after: FindingSide | None
     sure: bool
-    """False where as few requests might have missed it by chance, and where it could not be seen."""
+    """False if so few requests could have missed it by chance, or if it could not be seen."""
     note: str
     """Why it is not sure, or why it is hidden; else empty."""
     enable: str
-    """What would show it again, for this build; else empty."""
+    """How to make this build's log show it again; else empty."""
 
 
 class Difference(msgspec.Struct):

@@ -26,7 +26,7 @@ DIFFERENCES = [
 
 
 OWN_VERDICT = "own verdict"
-"""Place of what an agent says itself of why less was reused."""
+"""Value of ``RequestSetting.place`` for an agent's own statement of why less was reused."""
 
 
 class Advice(msgspec.Struct):
@@ -52,11 +52,11 @@ class KnownClient(msgspec.Struct):
 
 
 class RequestSetting(msgspec.Struct):
-    """Something beside the prompt that a cache depends on, and that is not the same in both requests."""
+    """Something other than the prompt that a cache depends on, and that differs between the two requests."""
 
     place: Text
     """Path in the request: ``cache_salt``, ``lora``, ``lora_path``, ``model``, ``images[2]``; ``own verdict``: no field
-    of the request, but what the agent says itself of why less was reused."""
+    of the request, but the agent's own statement of why less was reused."""
     a: str
     """Its value, or length and hash of it; empty when it has none."""
     b: str
@@ -97,7 +97,7 @@ class First(msgspec.Struct):
     advice: list[Advice]
     """What to do about it, the most specific first."""
     client: KnownClient | None = None
-    """Whose doing it is, where the prompts prove it."""
+    """Client that writes it, if the prompts prove it."""
 
 
 class Excerpt(msgspec.Struct):
@@ -118,7 +118,8 @@ class Around(msgspec.Struct):
     common: int
     """Code points that both have in common at the start."""
     spans_a: list[tuple[int, int]]
-    """Where ``before``, ``a`` and ``after_a`` of the excerpt are in it, and ``a`` of the first difference."""
+    """Offsets in ``Around.a`` of ``before``, ``a`` and ``after_a`` of the excerpt, and of ``a`` of the first
+    difference."""
     spans_b: list[tuple[int, int]]
 
 
@@ -138,7 +139,7 @@ class Edit(msgspec.Struct):
 
 
 class LeastEdit(msgspec.Struct):
-    """One change that gives reuse back when it is not made."""
+    """One change that, when undone, restores reuse."""
 
     kind: Annotated[str, msgspec.Meta(extra_json_schema={"contract": {"enum": DIFFERENCES}})]
     """What it is (docs/diff.md)."""
@@ -151,28 +152,30 @@ class LeastEdit(msgspec.Struct):
     words: Text
     """What to do, as an imperative."""
     reuse: Amount
-    """Tokens that are common from the start when this and all before it are taken back."""
+    """Tokens of the common prefix if this change and all earlier ones are undone."""
     tokens: Amount
-    """Of the newer prompt then."""
+    """Tokens of the newer prompt if they are undone."""
     owner: Literal["client", "plugin", "template"]
-    """Who writes it: a plugin gives a tool whose name begins with that of its MCP server."""
+    """Who writes it: a plugin adds a tool whose name begins with its MCP server's name."""
     advice: list[Advice]
     """Settings that do it, the most specific first."""
     client: KnownClient | None = None
-    """Whose doing it is, where the prompts prove it."""
+    """Client that writes it, if the prompts prove it."""
 
 
 class LeastChange(msgspec.Struct):
-    """The smallest set of changes that, taken back, gives reuse back by common prefix; answers are another matter."""
+    """Smallest set of changes that, when undone, restores reuse by common prefix; effects on answers are not
+    considered."""
 
     common: Amount
-    """Tokens that are common from the start as it is."""
+    """Tokens of the common prefix before any change is undone."""
     tokens: Amount
-    """Of the newer prompt."""
+    """Tokens of the newer prompt."""
     edits: list[LeastEdit]
-    """In the order of the prompt: each gives back what lies between it and the next."""
+    """In prompt order: undoing each one makes the text up to the next reusable."""
     rest: Amount
-    """More changes, which together give back less than 1 % of the prompt; what only comes at the end is none."""
+    """Number of further changes, which together restore less than 1 % of the prompt; text only appended at the end is
+    not a change."""
     is_bounded: bool
     """There are more changes than were tried."""
 
@@ -200,14 +203,14 @@ class PromptDiff(msgspec.Struct):
     """What the edits amount to, in words."""
     excerpt: Excerpt | None
     settings: list[RequestSetting] = msgspec.field(default_factory=list)
-    """What else of the requests differs and decides what a cache gives back."""
+    """Other differences between the requests that affect what a cache can reuse."""
     sent_again: int | None = None
-    """Bytes after the first difference in A that come after it in B as well, in pieces of about 35."""
+    """Bytes after the first difference in A that also occur after it in B, in pieces of about 35."""
     alone: list[Side] = msgspec.field(default_factory=list)
-    """Of the last of several: the prompts that were compared with none, as none goes before or after them."""
+    """For the last of several: prompts that were not compared, because no other prompt precedes or follows them."""
     notes: list[str] = msgspec.field(default_factory=list)
-    """Of the last of several: what the recordings that they were read from do not hold; nothing is said of that."""
+    """For the last of several: what their recordings do not contain; no statement is made about it."""
     around: Around | None = None
-    """Where there is an excerpt."""
+    """Set if there is an excerpt."""
     least: LeastChange | None = None
-    """Where it was asked for."""
+    """Set if it was requested."""

@@ -46,8 +46,8 @@ class Cost(msgspec.Struct):
     """Taken from the speed at that depth, fitted to this server's timings, or from the mean speed of each request.
     Added after the first release of v1: may be missing."""
     at_most: Long | None = None
-    """Upper bound of the tokens, which are a lower one then: the log lacks the length of a prompt.
-    Added after the first release of v1: may be missing."""
+    """Upper bound of the tokens, if the log lacks the length of a prompt; ``tokens`` is then the lower bound. Added
+    after the first release of v1: may be missing."""
 
 
 class Remedy(msgspec.Struct):
@@ -55,7 +55,7 @@ class Remedy(msgspec.Struct):
 
     text: str
     commands: list[str] = msgspec.field(default_factory=list)
-    """To be copied. A row that begins with a dash is options, which belong after those that the server is started
+    """Lines to copy. A line that begins with a dash holds options to append to those that the server is started
     with."""
     options: list[OptionChange] = msgspec.field(default_factory=list)
     """What it changes on the command line or in the environment of the server, all together. Added after the first
@@ -81,7 +81,7 @@ _OPEN = "not excluded"
 
 
 class RuledOut(msgspec.Struct):
-    """A look-alike, and the line of thought that excludes it, or ``not excluded: `` and what leaves it open."""
+    """A similar cause, and the reasoning that excludes it, or ``not excluded: `` and what leaves it open."""
 
     name: Name
     why: str
@@ -91,12 +91,12 @@ class RuledOut(msgspec.Struct):
 
     @property
     def label(self) -> str:
-        """Its name, with its likelihood where that is known: ``slot-contention 72 %``."""
+        """Its name, with its likelihood if known: ``slot-contention 72 %``."""
         return self.name if self.likelihood is None else f"{self.name} {100 * self.likelihood:.0f} %"
 
     @property
     def is_open(self) -> bool:
-        """Whether the log does not exclude it after all."""
+        """True if the log does not exclude it."""
         return self.why.startswith(_OPEN)
 
 
@@ -124,11 +124,11 @@ _DIFFERENCE = {
         "exact": {"type": "boolean", "description": "Token counts are the model's own."},
     },
 }
-"""What the contract says of ``diff``: less than cachedoctor.diff/1, as kinds may be added."""
+"""The contract for ``diff``: less strict than cachedoctor.diff/1, because kinds may be added."""
 
 
 class Finding(msgspec.Struct):
-    """A cause, grouped over all requests that it hit."""
+    """A cause, grouped over all requests that it affects."""
 
     code: Code
     name: Name
@@ -139,21 +139,21 @@ class Finding(msgspec.Struct):
     requests: list[Count]
     """Indexes of the first 20 requests and the worst 5."""
     count: Count
-    """All requests that it hit."""
+    """Number of requests affected."""
     evidence: list[Evidence]
-    """The line that proves it first; none where no line but the command line does."""
+    """The proving line first; empty if only the command line proves it."""
     cost: Cost
     """What the fix would have saved."""
     why: str
     """Why the cache could not be used."""
     ruled_out: list[RuledOut]
-    """Look-alikes, and what excludes them; also those of ``still_possible``, called "not excluded"."""
+    """Similar causes, and what excludes them; also those in ``still_possible``, called "not excluded"."""
     diff: Annotated[Any, msgspec.Meta(extra_json_schema={"contract": _DIFFERENCE})]
-    """Where two prompts given beside the log part, or None. 'first' is as in cachedoctor.diff/1."""
+    """Where two prompts given in addition to the log diverge, or None. 'first' is as in cachedoctor.diff/1."""
     remedies: list[Remedy]
     """What to do, the best first."""
     references: list[Url]
-    """Addresses of what is known of it upstream."""
+    """URLs of upstream reports and sources about it."""
     path: str | None = None
     """Input that it is about. Added after the first release of v1: may be missing."""
     origin: str | None = None
@@ -177,12 +177,13 @@ class Finding(msgspec.Struct):
 
     @property
     def primary(self) -> Evidence | None:
-        """The line that proves it, or None where no line does."""
+        """The line that proves it, or None if no line does."""
         return next((e for e in self.evidence if e.role == "primary"), None)
 
     @property
     def identity(self) -> tuple[str, str, str | None, str | None]:
-        """What tells it from the other findings of its report, also of one that is made later from the same log."""
+        """Key that distinguishes it from the other findings of its report, and is the same in later reports of the same
+        log."""
         return self.code, self.key, self.path, self.origin
 
 
@@ -200,14 +201,14 @@ class Restart(msgspec.Struct):
     """The one restart of the server after which most of what was not checked could be."""
 
     command: str
-    """To be copied, a row that exports variables and one of options, which belong after those that the server is
-    started with; either may be all."""
+    """Lines to copy: one that exports variables and one of options to append to those that the server is started with;
+    either may be missing."""
     text: str
-    """What to know before: prompts will be in the log; what these builds cannot show."""
+    """What to know before the restart: prompts will be in the log; what these builds cannot show."""
     codes: list[Code]
     """Rules that it enables."""
     options: list[OptionChange] = msgspec.field(default_factory=list)
-    """What the command says. Added after the first release of v1: may be missing."""
+    """The options that the command sets. Added after the first release of v1: may be missing."""
 
 
 class RuleInfo(msgspec.Struct):
@@ -217,7 +218,7 @@ class RuleInfo(msgspec.Struct):
     name: Name
     summary: str
     url: Url
-    """Of its page, relative to the root of the repository."""
+    """Path of its page, relative to the root of the repository."""
 
 
 class Cause(msgspec.Struct):
@@ -228,21 +229,21 @@ class Cause(msgspec.Struct):
     severity: Severity
     """The highest."""
     confidence: Confidence
-    """The highest: a server whose log proves it does so for itself; each finding has its own."""
+    """Highest confidence of its findings; a log proves the cause only for its own server, so see each finding."""
     findings: list[Count]
     """Indexes of the findings, in their order: the costliest first."""
     servers: list[str]
     """Servers as the wrapper names them, else inputs; each once, in the order of the findings."""
     count: Count
-    """Requests that it hit, on all of them."""
+    """Requests affected, on all servers."""
     tokens: Long
-    """What the fixes would have saved."""
+    """Tokens that the fixes would have saved."""
     ms: LongMs | None
-    """Milliseconds; None where no log has timings."""
+    """Milliseconds; None if no log has timings."""
 
 
 def causes(findings: Iterable[Finding]) -> list[Cause]:
-    """Put the findings of one cause together; causes stand where the first of their findings does."""
+    """Group the findings by cause; causes are in the order of their first findings."""
     groups: dict[tuple[str, str], list[tuple[int, Finding]]] = {}
     for at, finding in enumerate(findings):
         groups.setdefault((finding.code, finding.key), []).append((at, finding))
@@ -270,18 +271,18 @@ class Verdict(msgspec.Struct, frozen=True, gc=False):
     """Causes, and what they cost."""
 
     codes: tuple[str, ...] = ()
-    """Of the rules that fired, in the order in which they were asked."""
+    """Codes of the rules that fired, in the order of evaluation."""
     expected_cached: int | None = None
-    """Tokens that this build had to reuse, given what the slot held; None where nothing was lost."""
+    """Tokens that this build should have reused, given the slot's content; None if nothing was lost."""
     replay_missing: tuple[str, ...] = ()
     """Names of the numbers that the log lacks for ``expected_cached``."""
     avoidable_tokens: int = 0
     avoidable_ns: int = 0
-    """What the fixes of its causes would have saved, each token counted once."""
+    """Nanoseconds that fixing its causes would have saved, each token counted once."""
     slot_lost: bool = False
     """Every cause is one of the slot's: the client changed nothing."""
     named: bool = False
-    """A rule names a cause, be it one that is switched off."""
+    """A rule names a cause, even if that rule is switched off."""
     undecided: bool = False
     """Every cause is one of several that the log leaves open, or there was no loss at all."""
     guessed: bool = False
@@ -295,9 +296,9 @@ NO_VERDICT = Verdict()
 
 
 class Judged(msgspec.Struct, frozen=True, gc=False):
-    """A finished request and what the rules say of it."""
+    """A finished request and the verdict of the rules."""
 
     request: Request
     verdict: Verdict = NO_VERDICT
     asker: ClientName | None = None
-    """Who sent it, by its body; None where none was given, or it does not tell."""
+    """Who sent it, according to its body; None if there is no body or it does not show it."""

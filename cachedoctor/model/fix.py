@@ -12,7 +12,7 @@ import msgspec
 from cachedoctor.model.bounds import Code, Count, Long, Name
 
 Launcher = Literal["shell", "docker", "compose", "systemd", "kubernetes", "llama-swap", "ollama", "lm-studio", "jan"]
-"""What starts a server, and so what holds its options."""
+"""The program that starts a server and holds its options."""
 
 
 class FixStep(msgspec.Struct):
@@ -22,20 +22,20 @@ class FixStep(msgspec.Struct):
     text: str
     """What it is, and what to do afterwards."""
     commands: list[str] = msgspec.field(default_factory=list)
-    """Rows to be copied, in the form of the launcher: commands, or what belongs into its file."""
+    """Lines to copy, in the launcher's format: commands, or the content of its file."""
     form: Literal["sh", "options", "yaml", "ini", "words"] = "sh"
-    """What the rows are: a shell's, options for a command line, YAML, a unit of systemd, or settings of a window."""
+    """Format of the lines: shell, command line options, YAML, systemd unit, or settings in a dialog."""
 
 
 class OtherFix(msgspec.Struct):
-    """A further remedy of a finding in the form of what starts the server: another way, or what shows more."""
+    """A further remedy of a finding, in the launcher's format: an alternative, or one that only shows more."""
 
     options: list[OptionChange]
-    """By which the remedy is known."""
+    """Options that identify the remedy."""
     steps: list[FixStep]
-    """Empty where it cannot be set there."""
+    """Empty if the launcher cannot set it."""
     notes: list[str]
-    """What cannot be set there."""
+    """What the launcher cannot set."""
 
 
 REPLAY_FIT = 0.9
@@ -46,15 +46,16 @@ class OptionReplay(msgspec.Struct, frozen=True):
     """What the replay shows of options."""
 
     claimed_tokens: Long
-    """What the findings cost that the options are for."""
+    """Tokens that the findings fixed by these options cost."""
     saved_tokens: Long | None
-    """What the whole log reuses more with the options; None where the replay can neither confirm nor reject them."""
+    """Additional tokens reused over the whole log with the options; None if the replay can neither confirm nor reject
+    them."""
     equal: Count
-    """Requests of which the replay, under the settings that ran, says the same as the server."""
+    """Requests for which the replay, with the settings that ran, matches the server."""
     requests: Count
-    """Requests of which the server says what it reused."""
+    """Requests whose reuse the server logged."""
     assumed: Count = 0
-    """Requests of which the log does not show what they share with earlier ones: the saving is an estimate then."""
+    """Requests whose common prefix with earlier ones the log does not show: the saving is then an estimate."""
 
     @property
     def words(self) -> str:
@@ -69,7 +70,7 @@ class OptionReplay(msgspec.Struct, frozen=True):
 
     @property
     def is_explained(self) -> bool:
-        """Whether the replay agrees with the server in nine of ten requests."""
+        """True if the replay agrees with the server in nine of ten requests."""
         return bool(self.requests) and self.equal >= REPLAY_FIT * self.requests
 
 
@@ -85,21 +86,21 @@ class Fix(msgspec.Struct):
     server: str
     """Its name and build, in words."""
     launcher: Launcher | None
-    """What starts it, as far as the log shows or somebody said."""
+    """Its launcher, if the log shows it or the user named it."""
     codes: list[Code]
-    """Findings that it is for."""
+    """Codes of the findings that it fixes."""
     names: list[Name]
     """Their names, in the same order."""
     options: list[OptionChange]
-    """Of the server, all findings together."""
+    """Options of the server, merged over all findings."""
     settings: list[ClientSetting]
-    """Of clients."""
+    """Settings of clients."""
     steps: list[FixStep]
     """What to do, the cheapest test first."""
     costs: list[str]
-    """What it takes in memory, as far as the log shows."""
+    """Memory that it needs, as far as the log shows."""
     notes: list[str]
-    """Findings that ask for different values, and what cannot be set there."""
+    """Findings that need different values, and what the launcher cannot set."""
     others: list[OtherFix] = msgspec.field(default_factory=list)
     """Remedies of its findings that are not merged into these options, where it is known what starts it. Where nothing
     is merged, there are no codes and no steps. Added after the first release of v1: may be missing."""
@@ -120,7 +121,7 @@ class OptionChange(msgspec.Struct, frozen=True):
     value: str | None = None
     """None for a switch, and for an option that is left out."""
     remove: bool = False
-    """It is to be left out where it is given."""
+    """True if the option must be removed."""
 
     @property
     def variable(self) -> bool:
@@ -143,17 +144,17 @@ class ClientSetting(msgspec.Struct, frozen=True):
     client: str
     """As people call it: ``Claude Code``."""
     variable: str | None = None
-    """Of its environment."""
+    """Environment variable of the client."""
     value: str | None = None
-    """None: the variable is taken out of the environment."""
+    """None if the variable must be unset."""
     file: str | None = None
-    """Where the setting can stand as well: ``~/.claude/settings.json``."""
+    """Configuration file that can hold the setting instead: ``~/.claude/settings.json``."""
     key: str | None = None
     """Its place in the file, by dots: ``env.CLAUDE_CODE_ATTRIBUTION_HEADER``."""
 
 
 def as_typed(written: str) -> list[OptionChange]:
-    """Read options as they are typed: ``SGLANG_X=1 --page-size 64 --jinja``.
+    """Parse options as a user types them: ``SGLANG_X=1 --page-size 64 --jinja``.
 
     Raises:
         ValueError: a word is neither option nor value.
@@ -178,7 +179,7 @@ def left_out(*names: str) -> list[OptionChange]:
 
 
 def option_rows(changes: Sequence[OptionChange]) -> list[str]:
-    """Write what is set as a shell takes it: a row that exports variables, a row of options for the command line."""
+    """Format what is set for a shell: a row that exports variables, a row of options for the command line."""
     variables = [word for c in changes if c.variable for word in c.words]
     words = [word for c in changes if not c.variable for word in c.words]
     exported = [f"export {shlex.join(variables)}"] if variables else []

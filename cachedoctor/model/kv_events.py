@@ -25,15 +25,15 @@ class StoredBlocks(msgspec.Struct, tag="stored", omit_defaults=True):
     ids: _Ids
     """Content of a block and of all before it."""
     size: Count
-    """Tokens of each."""
+    """Tokens per block."""
     parent: _Id | None = None
     """Id of the block before the first."""
     texts: _Ids = msgspec.field(default_factory=list)
-    """Content of each block alone; empty where the message does not show which tokens are whose."""
+    """Content of each block alone; empty if the message does not show which tokens belong to which block."""
     medium: Annotated[str, msgspec.Meta(max_length=64)] | None = None
-    """Where they lie; None for the memory of the GPU."""
+    """Where the blocks are stored; None for GPU memory."""
     group: Count = 0
-    """Which of several kinds of layers."""
+    """Group of layers, if the model has several kinds."""
 
 
 class RemovedBlocks(msgspec.Struct, tag="removed", omit_defaults=True):
@@ -59,7 +59,7 @@ class KvMessage(msgspec.Struct, tag="message", omit_defaults=True):
     source: Count = 0
     """Which of the endpoints."""
     rank: Count | None = None
-    """Of data parallelism."""
+    """Data-parallel rank."""
 
 
 class KvHead(msgspec.Struct, tag="head"):
@@ -82,31 +82,32 @@ KvLine = KvHead | KvMessage | KvUnread
 
 
 class KvEvents(msgspec.Struct):
-    """What recorded KV events say of a server. Tokens are those of whole blocks, the reply's among them; they add up:
-    ``stored`` is the sum of ``new``, ``evicted``, ``emptied``, ``changed``, ``salted``, ``routed``, ``present``."""
+    """What recorded KV events show about a server. Tokens are those of whole blocks, the reply's among them; they add
+    up: ``stored`` is the sum of ``new``, ``evicted``, ``emptied``, ``changed``, ``salted``, ``routed``, ``present``."""
 
     path: str
     messages: Count = 0
     missing: Count = 0
-    """Messages that never came, by their numbers."""
+    """Messages that never arrived, according to their numbers."""
     unread: Count = 0
-    """Messages or lines that say nothing that is known."""
+    """Messages or lines with no known content."""
     late: bool = False
-    """The recording began after the server had published something, so that more was stored before than it tells."""
+    """The recording began after the server had published events, so it does not show all stored blocks."""
     forgotten: Count = 0
-    """Blocks that were unused for longest when more were known than are remembered."""
+    """Blocks dropped as least recently used because more were known than can be remembered."""
     restarts: Count = 0
     publishers: Count = 0
     """Engines that published: ranks of data parallelism, or servers."""
     doubt: Literal["groups", "tiers", "names"] | None = None
-    """Why nothing is told apart: blocks of several kinds of layers, blocks that come back from a slower memory, or a
-    server whose hashes do not name what comes before a block (SGLang of 2025). The sums are then all ``new``."""
+    """Why the causes are not distinguished: blocks of several kinds of layers, blocks that come back from a slower
+    memory, or a server whose hashes do not name what comes before a block (SGLang of 2025). The sums are then all
+    ``new``."""
     stored: Amount = 0
-    """Computed, and stored."""
+    """Tokens computed and stored."""
     new: Amount = 0
-    """Nothing like it was stored before, at the same distance from the beginning of a block."""
+    """No equal block was stored before at the same offset within a block."""
     evicted: Amount = 0
-    """Stored again after it had been removed: lost for lack of room."""
+    """Stored again after it had been removed for lack of space."""
     emptied: Amount = 0
     """Stored again after the cache had been emptied, or the server started again."""
     changed: Amount = 0
@@ -118,11 +119,11 @@ class KvEvents(msgspec.Struct):
     present: Amount = 0
     """Stored while it was there: by requests that ran at the same time, or the last block of a prompt."""
     removed: Amount = 0
-    """Tokens of blocks that were removed for lack of room."""
+    """Tokens of blocks that were removed for lack of space."""
 
     @property
     def complete(self) -> bool:
-        """Whether everything that the servers published since their start is in it."""
+        """True if the recording contains everything that the servers published since their start."""
         return not (self.missing or self.unread or self.late or self.forgotten)
 
     def share(self, part: int) -> float:

@@ -35,11 +35,11 @@ class LintError(msgspec.Struct):
     """Path in the request, ``system[0].text``; None for what the template wrote."""
     explanation: Text
     token: Long
-    """Index of the first token that differs, from 0: so many are shared."""
+    """Index of the first differing token, from 0; equals the number of shared tokens."""
     char: Long
     """Offset of the first code point that differs in the rendered prompt, from 0."""
     cost: Amount
-    """Tokens that are recomputed and would not be, had the request only been extended."""
+    """Tokens recomputed that would have been reused if the request had only been extended."""
     tokens: Amount
     """Tokens of the request."""
     a: str
@@ -53,7 +53,7 @@ class LintError(msgspec.Struct):
     answered_tokens: Amount | None = None
     """Prompt tokens as the server counted them, by its answer; None where the recording has none."""
     answered_reused: Amount | None = None
-    """Those of them that it reused."""
+    """Those of them that the server reused."""
     least_cost: Amount | None = None
     """The least that is recomputed, where the template decides where the tools are and is not known;
     ``cost`` is the most. Added after the first release of v1: may be missing."""
@@ -64,15 +64,15 @@ class LintHint(msgspec.Struct):
 
     kind: HintKind
     path: Text
-    """The request in which it stands first."""
+    """The first request that contains it."""
     place: str | None
     """Path in the request."""
     words: Text
     shown: str
-    """The text that is there; empty where none does."""
+    """The text at this position; empty if there is none."""
     advice: list[Advice]
     requests: Amount = 1
-    """Requests in which it stands."""
+    """Requests that contain it."""
 
 
 class TrialAnswer(msgspec.Struct):
@@ -83,15 +83,16 @@ class TrialAnswer(msgspec.Struct):
     question: Text
     verdict: TrialVerdict
     """yes: each request extends the one before; no: it does not; refused: the template raises an error; unknown: the
-    template does not show what was asked about."""
+    template does not show it."""
     words: Text
     """The answer as a sentence."""
     place: str | None = None
-    """Path in the request at which the rendering changes; None where nothing does, or the template wrote it."""
+    """Path in the request at which the rendering changes; None if nothing changes, or if the template wrote the text
+    there."""
     char: Long | None = None
     """Offset of the first code point that differs, from 0."""
     cost: Amount = 0
-    """Tokens of the earlier request that are of no use for the later one; of a few words each, as the script has."""
+    """Tokens of the earlier request that the later one cannot reuse; the scripted messages have a few words each."""
     a: str = ""
     """What the earlier rendering has there."""
     b: str = ""
@@ -103,14 +104,14 @@ class Lint(msgspec.Struct, tag_field="schema", tag="cachedoctor.lint/1"):
 
     tool: Tool
     append_only: bool
-    """There are no errors, and no answer about the template is no."""
+    """True if there are no errors, and no template check has the verdict no."""
     requests: Amount
     conversations: Amount
     """Conversations of at least two requests."""
     alone: Amount
-    """Requests that no other of their conversation goes before or follows: nothing can be said of them."""
+    """Requests with no other request of their conversation before or after them: they cannot be judged."""
     tokenizer: Text
-    """What counted the tokens; pieces: words and signs stand for tokens."""
+    """What counted the tokens; pieces: words and punctuation counted as tokens."""
     exact: bool
     """The counts are the model's own."""
     rendered: bool
@@ -120,9 +121,9 @@ class Lint(msgspec.Struct, tag_field="schema", tag="cachedoctor.lint/1"):
     template: list[TrialAnswer] = msgspec.field(default_factory=list)
     """Only without bodies: what the template does with scripted conversations."""
     notes: list[Text] = msgspec.field(default_factory=list)
-    """What the recordings that they were read from do not hold: nothing is said of that."""
+    """What their recordings do not contain: no statement is made about it."""
     least: LeastChange | None = None
-    """The smallest set of changes that gives reuse back to the request that costs most; None where it is one change.
-    Added after the first release of v1: may be missing."""
+    """Smallest set of changes that restores reuse for the costliest request; None if it is a single change. Added after
+    the first release of v1: may be missing."""
     least_path: Text | None = None
-    """That request. Added after the first release of v1: may be missing."""
+    """The costliest request. Added after the first release of v1: may be missing."""

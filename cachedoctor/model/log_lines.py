@@ -14,7 +14,7 @@ class LogFile(NamedTuple):
 
     path: str
     before: int = 0
-    """Lines of the log in the files before it: a server counts its lines on from file to file."""
+    """Lines in earlier files of the same log: line numbers continue from file to file."""
 
 
 class Segment(msgspec.Struct):
@@ -32,7 +32,7 @@ class Segment(msgspec.Struct):
     """The lines that a wrapper was taken from, as they were stored, by number; the
     ends of one that had to wait for its next part."""
     is_plain: bool = False
-    """Each line begins as those of llama-server do: no other engine wrote one of them."""
+    """True if each line begins like those of llama-server, so that no other engine wrote it."""
 
     def number(self, index: int) -> int:
         """Line number in the input of the body with the 0-based ``index``."""
@@ -62,18 +62,18 @@ class Part(msgspec.Struct):
 
 
 class Reading(msgspec.Struct):
-    """A field of the message."""
+    """A field of the message, and its value in this line."""
 
     name: str
     """Name in the catalogue."""
     label: str
     """Name as printed before the value; that of the catalogue when the line prints none."""
     text: str | None
-    """Value as printed; None when the line was cut before its end."""
+    """Value as printed; None if the line is truncated before its end."""
     unit: str
     meaning: str
     here: str = ""
-    """What this very value says, when it is not a plain number."""
+    """Meaning of this particular value, if it is not a plain number."""
 
 
 class Level(msgspec.Struct):
@@ -84,7 +84,7 @@ class Level(msgspec.Struct):
     level: str
     """In words."""
     shown: str
-    """In words: by default, or with which option."""
+    """How to show it, in words: by default, or with which option."""
 
 
 class Wording(msgspec.Struct):
@@ -101,7 +101,7 @@ class Explanation(msgspec.Struct):
     message: str
     """Id of the message."""
     meaning: str
-    """What it tells about the cache."""
+    """What it shows about the cache."""
     text: str
     """The message itself, without its wrapper and prefix."""
     origin: str | None
@@ -111,9 +111,10 @@ class Explanation(msgspec.Struct):
     fields: list[Reading]
     first: int
     last: int
-    """First and last build in which this wording was seen; of engines with versions ``minor * 100 + patch``."""
+    """First and last build in which this wording was seen; for engines with version numbers, ``minor * 100 +
+    patch``."""
     builds: str
-    """In words, with the builds that may have it as well."""
+    """The builds in words, with those that may have it too."""
     levels: list[Level]
     analyzed: bool
     """Whether ``analyze`` reads this message."""
@@ -121,38 +122,38 @@ class Explanation(msgspec.Struct):
     """A line as a server printed it."""
     others: list[Wording]
     cut: bool = False
-    """The line ends before the message does."""
+    """True if the line ends before the message does."""
     undecided: bool = False
-    """Other wordings of the message fit what is left of the line as well."""
+    """True if other wordings of the message fit the truncated line as well."""
     more: str = ""
     """Text after the message that no known build prints."""
     engine: str = "llama.cpp"
-    """As sessions call it: ``llama.cpp``, ``vllm``, ``sglang``."""
+    """Engine, named as in sessions: ``llama.cpp``, ``vllm``, ``sglang``."""
     program: str = "llama.cpp"
-    """What the builds or versions are those of: ``llama.cpp``, ``vLLM``, ``SGLang``, ``LMCache``."""
+    """Program that the builds or versions belong to: ``llama.cpp``, ``vLLM``, ``SGLang``, ``LMCache``."""
 
     @staticmethod
     def version(number: int) -> str:
-        """Write ``minor * 100 + patch`` as it is known: 1002 is ``0.10.2``."""
+        """Format ``minor * 100 + patch`` as a version: 1002 is ``0.10.2``."""
         return f"0.{number // 100}.{number % 100}"
 
     @property
     def has_versions(self) -> bool:
-        """Whether it is known which builds or versions print it."""
+        """True if it is known which builds or versions print it."""
         return self.last > 1
 
     def named(self, number: int) -> str:
-        """Write a build or version of this program as it is known."""
+        """Format a build or version of this program."""
         return f"b{number}" if self.program == "llama.cpp" else self.version(number)
 
 
 class Line(msgspec.Struct):
-    """One line and its readings: none when it is unknown, several when the wording alone does not decide."""
+    """One line and its readings: none if it is unknown, several if the wording alone does not decide."""
 
     number: int
-    """1-based number in what was given."""
+    """1-based line number in the input."""
     text: str
     """The line without its wrapper."""
     explanations: list[Explanation]
     nearest: str = ""
-    """When there is none: how the most similar known message begins."""
+    """If no message is recognised: the start of the most similar one."""

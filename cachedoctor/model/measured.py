@@ -13,7 +13,7 @@ from cachedoctor.model.log_lines import Mark
 
 
 class CacheSample(msgspec.Struct, gc=False):
-    """What one engine says of itself every few seconds. Shares run from 0 to 1, rates are tokens per second."""
+    """What one engine logs about itself every few seconds. Shares run from 0 to 1, rates are tokens per second."""
 
     session: Count
     """Index of the session."""
@@ -24,31 +24,31 @@ class CacheSample(msgspec.Struct, gc=False):
     time: str | None = None
     """``--MM-DDTHH:MM:SS``: vLLM writes no year."""
     interval_s: Rate | None = None
-    """Seconds that the rates are over: the time between lines of an engine that is busy, else the default."""
+    """Seconds over which the rates are averaged: the time between lines of a busy engine, else the default."""
     prompt_rate: Rate | None = None
     """Prompt tokens per second; what they count depends on the version, see prompt_tokens and computed_tokens."""
     generation_rate: Rate | None = None
     """Generated tokens per second."""
     running: Amount | None = None
-    """Requests."""
+    """Running requests."""
     waiting: Amount | None = None
-    """Requests."""
+    """Waiting requests."""
     deferred: Amount | None = None
-    """Requests."""
+    """Deferred requests."""
     kv_usage: Share | None = None
     """Share of the KV cache that running requests hold; what is cached and free counts as unused."""
     hit_rate: Share | None = None
     """Reused share of the tokens looked up by the last 1,000 requests since the start or a reset; None: not printed."""
     external_hit_rate: Share | None = None
     mm_hit_rate: Share | None = None
-    """Of items, not of tokens."""
+    """Hit rate of multimodal items, not of tokens."""
     preemptions: Amount | None = None
     prompt_tokens: Amount | None = None
     """prompt_rate x interval_s where it counts all prompt tokens, reused ones included: up to 0.14."""
     computed_tokens: Amount | None = None
     """prompt_rate x interval_s where it counts computed tokens alone: 0.16 and newer."""
     looked_up_tokens: Amount | None = None
-    """Prompt tokens that were looked up since the sample before, as the difference of two sums; as in SamplePeriod."""
+    """Prompt tokens looked up since the previous sample, as the difference of two sums; see SamplePeriod."""
     looked_up_within: Amount | None = None
     """Tokens by which looked_up_tokens may be off."""
     answered: Amount | None = None
@@ -56,7 +56,8 @@ class CacheSample(msgspec.Struct, gc=False):
 
 
 class PrefillBatch(msgspec.Struct, gc=False):
-    """What one scheduler says of a batch. A batch is neither a request nor a prompt: it may hold parts of several."""
+    """What one scheduler logs about a batch. A batch is neither a request nor a prompt: it may hold parts of
+    several."""
 
     session: Count
     """Index of the session."""
@@ -84,22 +85,23 @@ class PrefillBatch(msgspec.Struct, gc=False):
     continues: bool | None = None
     """It continues the prompt that the batch before could not finish, so that it reuses nothing by itself."""
     whole: bool = False
-    """It holds exactly one request from begin to end: prompt = new_tokens + cached_tokens, up to a page."""
+    """It holds exactly one complete request: prompt = new_tokens + cached_tokens, up to a page."""
 
 
 Since = Literal["start", "reset", "log"]
-"""What began it: a start of the server, a reset of its cache, or nothing but the begin of the log."""
+"""What began it: a server start, a cache reset, or only the start of the log."""
 
 
 FULL = 0.95
-"""token_usage from which a batch counts as one of a full KV pool: running requests leave the cache next to no room."""
+"""token_usage from which a batch counts as having a full KV pool: running requests leave almost no space for the
+cache."""
 STATES_FULL = 0.9
-"""mamba_usage from which it counts as one of a full pool of states: a request takes up to three of them at once."""
+"""mamba_usage from which the pool of states counts as full: one request takes up to three states at once."""
 BURST = 4
-"""New requests from which a batch that reused nothing is a burst: fewer come together by chance."""
+"""New requests from which a batch without reuse counts as a burst: fewer may coincide by chance."""
 
 PROBE = 16
-"""Tokens, or one page where that is more: a request alone with no more is the server's warm-up or a health check."""
+"""Tokens, or one page if larger: a single request of at most this size is a warm-up or a health check."""
 
 
 class SamplePeriod(msgspec.Struct, gc=False, tag_field="unit", tag="interval"):
@@ -107,7 +109,7 @@ class SamplePeriod(msgspec.Struct, gc=False, tag_field="unit", tag="interval"):
 
     engine: str | None
     since: Since
-    """What began it: a start of the server, a reset of its cache, or the begin of the log."""
+    """What began it: a server start, a cache reset, or the start of the log."""
     first_line: LineNumber
     last_line: LineNumber
     samples: Count = 0
@@ -116,7 +118,7 @@ class SamplePeriod(msgspec.Struct, gc=False, tag_field="unit", tag="interval"):
     seconds: Rate = 0.0
     """Time that the busy samples cover."""
     prompt_tokens: Amount | None = None
-    """Sum over the samples; None where they do not tell, as in CacheSample."""
+    """Sum over the samples; None if they do not show it, as in CacheSample."""
     computed_tokens: Amount | None = None
     """Sum over the samples, as there."""
     within: Amount | None = None
@@ -130,19 +132,19 @@ class SamplePeriod(msgspec.Struct, gc=False, tag_field="unit", tag="interval"):
     looked_up_within: Amount | None = None
     """Tokens by which looked_up_tokens may be off: the rate is rounded to a tenth of a percent."""
     generated_tokens: Amount | None = None
-    """Of replies, as a sum over the samples."""
+    """Generated tokens, as a sum over the samples."""
     answered: Amount | None = None
     """Requests for text that the server (all its engines) answered; None where the log has no access lines."""
     rates: Count = 0
     """Samples that print a hit rate."""
     first_rate: Share | None = None
-    """Of the first busy sample that prints one."""
+    """Hit rate of the first busy sample that prints one."""
     last_rate: Share | None = None
     least_rate: Share | None = None
     most_rate: Share | None = None
     last_external_rate: Share | None = None
     kv_usage: Share | None = None
-    """The highest."""
+    """Highest KV cache usage."""
     waiting: Count = 0
     """The most requests that waited at once."""
     marks: dict[str, Mark] = msgspec.field(default_factory=dict)
@@ -154,16 +156,16 @@ class BatchPeriod(msgspec.Struct, gc=False, tag_field="unit", tag="batch"):
 
     rank: str | None
     since: Since
-    """What began it: a start of the server, a reset of its cache, or the begin of the log."""
+    """What began it: a server start, a cache reset, or the start of the log."""
     first_line: LineNumber
     last_line: LineNumber
     batches: Count = 0
     seqs: Count = 0
     """Requests admitted, as far as batches can be told apart from their continuations; no probes."""
     new_tokens: Long = 0
-    """Computed."""
+    """Tokens computed."""
     cached_tokens: Long = 0
-    """Reused."""
+    """Tokens reused."""
     wholes: Count = 0
     """Requests that were alone from begin to end, so that their prompt is known: in one batch, or in chunks.
 
@@ -172,9 +174,9 @@ class BatchPeriod(msgspec.Struct, gc=False, tag_field="unit", tag="batch"):
     cold: Count = 0
     """Of these, those that reused nothing."""
     cached_least: Amount | None = None
-    """Reused tokens of the whole requests after the first: the fewest."""
+    """Fewest reused tokens of any complete request after the first."""
     cached_most: Amount | None = None
-    """The most."""
+    """Most reused tokens of any complete request after the first."""
     best_share: Share | None = None
     """The largest part of its own prompt that one of them reused."""
     whole_tokens: Long = 0
@@ -204,11 +206,11 @@ class BatchPeriod(msgspec.Struct, gc=False, tag_field="unit", tag="batch"):
     after_burst_cached: Long = 0
     """Tokens that these reused."""
     token_usage: Share | None = None
-    """The highest. What only the cache holds is not in it: it can be given up at once (0.4.3 to 0.5.23)."""
+    """The highest. Tokens held only by the cache are not included: they can be evicted at once (0.4.3 to 0.5.23)."""
     swa_usage: Share | None = None
-    """The highest."""
+    """Highest swa_usage."""
     mamba_usage: Share | None = None
-    """The highest."""
+    """Highest mamba_usage."""
     usage_at_mamba: Share | None = None
     """token_usage of the batch with the highest mamba_usage."""
     retracted: Count = 0
@@ -227,7 +229,7 @@ class Bucket(msgspec.Struct):
     """A bar of a histogram."""
 
     most: Rate | None
-    """Tokens up to which it counts, from those of the bar before it on; None for the last one, which has no end."""
+    """Upper bound in tokens; the lower bound is that of the previous bar. None for the last bar, which has no end."""
     requests: Count
 
 
@@ -258,7 +260,7 @@ class Counters(msgspec.Struct):
     preemptions: Amount | None = None
     """Times that a running request had to give up its memory (retractions of SGLang)."""
     evicted: Amount | None = None
-    """Tokens that left the cache for lack of room."""
+    """Tokens evicted from the cache for lack of space."""
     cached_local: Amount | None = None
     """Prompt tokens that came from the cache of the engine, by their source (vLLM 0.16 and newer)."""
     cached_external: Amount | None = None
@@ -270,7 +272,7 @@ class Counters(msgspec.Struct):
     of SGLang 0.5.9.
     """
     blocks_taken: Amount | None = None
-    """Blocks that requests took over from earlier ones, as far as vLLM samples them; unfilled ones are among them."""
+    """Blocks that requests reused from earlier ones, as sampled by vLLM; includes partly filled blocks."""
     computed_per_request: list[Bucket] = msgspec.field(default_factory=list)
     """Requests by the prompt tokens that were computed for them (0.13 and newer)."""
     prompt_per_request: list[Bucket] = msgspec.field(default_factory=list)
@@ -287,7 +289,7 @@ class AgentClaim(msgspec.Struct, frozen=True):
     reason: str
     """As it is written: ``tools_changed``."""
     tokens: int | None = None
-    """That were not reused for it."""
+    """Tokens not reused for this reason."""
 
 
 class ClaimedRequest(msgspec.Struct, frozen=True):
@@ -299,36 +301,36 @@ class ClaimedRequest(msgspec.Struct, frozen=True):
 
 
 class AgentDifference(msgspec.Struct):
-    """A request of which an agent says another reason than the log shows."""
+    """A request for which an agent names another reason than the log shows."""
 
     request: Count
-    """Its index."""
+    """Index of the request."""
     task: int | None
     line: LineNumber
-    """Of the log, where the request begins."""
+    """Line of the log at which the request begins."""
     reason: Text
-    """As the agent writes it."""
+    """Reason as the agent writes it."""
     log: list[Name]
-    """Causes that the log shows; none where nearly all was reused."""
+    """Causes that the log shows; empty if nearly all was reused."""
 
 
 class AgentVerdict(msgspec.Struct):
-    """What one agent says itself of its requests, beside what the log shows. A claim changes no finding."""
+    """What one agent reports about its requests, compared with the log. A claim changes no finding."""
 
     by: Text
     """``Claude Code``."""
     reasons: dict[str, Count]
-    """Requests by the reason that is said."""
+    """Requests by the reason given."""
     tokens: Amount
-    """That were not reused, as far as the claims count them."""
+    """Tokens not reused, as far as the claims count them."""
     agrees: Count = 0
-    """Requests of which the log shows the same."""
+    """Requests for which the log shows the same reason."""
     differs: Count = 0
-    """Requests of which the log shows something else."""
+    """Requests for which the log shows another reason."""
     undecided: Count = 0
-    """Requests of which the log does not show the cause."""
+    """Requests whose cause the log does not show."""
     unmatched: Count = 0
-    """Requests of which no request of a log has the counts."""
+    """Requests whose counts match no request in the log."""
     differences: list[AgentDifference] = msgspec.field(default_factory=list)
     """The first 20 of those that differ."""
 
@@ -337,11 +339,11 @@ class Answer(msgspec.Struct):
     """What one response says of its request, in tokens; or, without them, what a logged prompt shares with others."""
 
     prompt_tokens: Amount | None
-    """Reused ones included, whatever the endpoint prints."""
+    """Prompt tokens including reused ones, whatever the endpoint prints."""
     cached_tokens: Amount | None
-    """None where the server was not asked to say it."""
+    """None if the server was not asked to report it."""
     line: LineNumber | None = None
-    """Where in its input it stands."""
+    """Line of the response in its input."""
     prefix: Amount | None = None
     """Longest common prefix with the best earlier prompt, where the log has them; None for the first.
 
@@ -364,23 +366,23 @@ class Answers(msgspec.Struct):
     told: Count = 0
     """Of these, those that say how much was reused; the sums are over them."""
     prompt_tokens: Amount = 0
-    """Reused ones included, whatever the endpoint prints."""
+    """Prompt tokens including reused ones, whatever the endpoint prints."""
     cached_tokens: Amount = 0
-    """Reused."""
+    """Reused tokens."""
     each: Annotated[list[Answer], _EACH] = msgspec.field(default_factory=list)
     """The first 10,000."""
 
 
 class SentChange(msgspec.Struct):
-    """Bodies that repeat text of earlier ones behind differences of one kind."""
+    """Bodies that repeat text of earlier ones after differences of one kind."""
 
     worst: PromptDiff
-    """The one that repeats most, against the one whose text it is."""
+    """Difference between the body that repeats most text and the earlier body that contains this text."""
     bodies: int = 0
     repeated: int = 0
-    """Bytes."""
+    """Bytes of repeated text."""
     senders: list[ClientName | None] = msgspec.field(default_factory=list)
-    """Who sent them, each once; None where the body does not tell."""
+    """Clients that sent them, each once; None if the body does not identify the client."""
 
 
 class SentBodies(msgspec.Struct):
@@ -388,40 +390,40 @@ class SentBodies(msgspec.Struct):
 
     bodies: int
     complete: bool
-    """As many as the server answered, so that what it held can be worked out."""
+    """True if there are as many bodies as answered requests, so that the content of the cache can be computed."""
     size: int
-    """Of all prompts."""
+    """Bytes of all prompts."""
     shared: int
-    """Longest beginning that an earlier body had, too: what an endless cache would have reused."""
+    """Longest prefix shared with an earlier body: what an unlimited cache would have reused."""
     endless: int | None
-    """Of it, what is whole blocks."""
+    """Of ``shared``, the part in whole blocks."""
     kept: int | None
     """Of these, what a cache of the logged size still had; None where its size, or how long a token is, is unknown."""
     repeated: int
-    """After a difference: it was in an earlier body whose beginning was another."""
+    """Text after a difference that an earlier body with another beginning contains."""
     changed: int
-    """Bodies most of which is such text."""
+    """Bodies that consist mostly of such text."""
     salted: int
-    """What an earlier body under another ``cache_salt`` began with, beyond ``shared``."""
+    """Prefix shared with an earlier body under another ``cache_salt``, beyond ``shared``."""
     resumed: int
-    """Of it, that of bodies which go on where an earlier one ended: one conversation under several salts."""
+    """Of it, the part of bodies that continue an earlier one: one conversation under several salts."""
     salts: int
     """Different salts."""
     with_salt: int
     """Bodies that have one."""
     senders: int
-    """Clients that are told apart, those that nothing tells counted as one."""
+    """Distinguishable clients; all unidentified ones count as one."""
     adapted: int = 0
-    """What an earlier body under the same salt, and for another LoRA adapter, began with, beyond ``shared``."""
+    """Prefix shared with an earlier body with the same salt but another LoRA adapter, beyond ``shared``."""
     switched: int = 0
-    """Of it, that of bodies which go on where an earlier one ended: one conversation with several adapters."""
+    """Of it, the part of bodies that continue an earlier one: one conversation with several adapters."""
     adapters: int = 0
     """Different adapters, none at all among them."""
     changes: list[SentChange] = msgspec.field(default_factory=list)
-    """Of the changed ones, by what the first difference is, the largest part first."""
+    """Changed bodies by kind of first difference, largest part first."""
     tokens: int | None = None
-    """Of all prompts, where anything beside the bodies counts them."""
+    """Tokens of all prompts, if a source other than the bodies counts them."""
 
     def share(self, part: int | None) -> float:
-        """What a part is of all prompts, from 0 to 1."""
+        """Share of ``part`` in all prompts, from 0 to 1."""
         return (part or 0) / self.size if self.size else 0.0

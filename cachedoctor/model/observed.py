@@ -25,16 +25,16 @@ class Progressed(msgspec.Struct, gc=False, frozen=True):
     """How far a prompt was."""
 
     tokens: int
-    """Done, of the prompt."""
+    """Tokens of the prompt done so far."""
     share: float
-    """Of the prompt that is done."""
+    """Share of the prompt done so far."""
     counts: Literal["all", "unless-reused", "computed"]
     """``tokens`` are all (b6900 to b9093), computed ones alone (b9294 and newer), or all where ``share`` is of the
     computed ones (up to b6751)."""
 
 
 class Check(msgspec.Struct, gc=False):
-    """A checkpoint that the server looked at: positions it covers, and the threshold it had to lie below."""
+    """A checkpoint that the server checked: positions it covers, and the threshold it had to be below."""
 
     pos_min: int
     pos_max: int
@@ -53,7 +53,7 @@ class Dropped(msgspec.Struct, gc=False, frozen=True):
     pos_max: int
     size_mib: float | None
     limit: int | None
-    """Checkpoints that the list holds; None where the log does not show."""
+    """Checkpoints that the list holds; None if the log does not show it."""
     crowded: bool
     """Dropped for being too close to an earlier one (b10068 and newer), not because it was the oldest."""
     roomy: bool
@@ -61,11 +61,11 @@ class Dropped(msgspec.Struct, gc=False, frozen=True):
     line: int
     text: bytes = b""
     behind: int = 1
-    """It and those dropped after it: how much longer the list had to be to keep it."""
+    """Checkpoints dropped since, itself included: how much longer the list had to be to keep it."""
 
 
 class Asker(msgspec.Struct, gc=False):
-    """Who asked, and when; only searched for where requests are listed."""
+    """The client that sent a request, and when; only searched for if requests are listed."""
 
     child: bool = False
     """One of the choices of an ``n > 1`` request."""
@@ -73,11 +73,11 @@ class Asker(msgspec.Struct, gc=False):
     """When it started, ISO 8601, as the wrapper of its first line shows."""
     client: str | None = None
     endpoint: str | None = None
-    """Where the log shows them without doubt."""
+    """Path of the HTTP request, if the log shows it without doubt."""
 
 
 NOBODY = Asker()
-"""Of requests that are not listed."""
+"""The ``Asker`` of requests that are not listed."""
 
 
 class SlotCompared(msgspec.Struct, gc=False, frozen=True):
@@ -115,10 +115,11 @@ class Choice(msgspec.Struct, gc=False):
     candidates: list[tuple[int, int]] = msgspec.field(default_factory=list)
     """(length, LCP) of the prompts in the RAM cache, where listed."""
     others: list[SlotCompared] = []
-    """What slots hold that were compared with the prompt and not chosen, where that is printed."""
+    """Contents of slots that were compared with the prompt and not chosen, if printed."""
     marks: dict[MarkName, Mark] = msgspec.field(default_factory=dict)
     odd: bool = False
-    """A line shows more of it than the shares: what the prompt has in common with another text, or that it is empty."""
+    """A line shows more of the choice than the shares: what the prompt has in common with another text, or that it is
+    empty."""
 
 
 class KnownLength(msgspec.Struct, gc=False, frozen=True):
@@ -142,7 +143,7 @@ _MAX_TEXT = 2000
 """Characters kept of an ``old:`` / ``new:`` line."""
 _end_of = attrgetter("pos_max")
 UNCHOSEN = Choice(0)
-"""Of requests whose slot choice is not in the log."""
+"""The ``Choice`` of requests whose slot choice is not in the log."""
 
 
 class Observed(msgspec.Struct, gc=False):
@@ -154,7 +155,7 @@ class Observed(msgspec.Struct, gc=False):
     first_line: int
     last_line: int
     marks: dict[MarkName, Mark]
-    """Lines kept as evidence, by what they say."""
+    """Lines kept as evidence, by what they show."""
     choice: Choice
     held_tokens: int | None
     """Length of the slot's content when the request took it."""
@@ -165,13 +166,13 @@ class Observed(msgspec.Struct, gc=False):
     """(pos_min, pos_max) of those whose creation was printed, the oldest first; meant for builds that print no checks
     (up to b8156)."""
     positions_known: bool
-    """They are all that the slot held: not so after a swap from RAM or a slot file, until the list was emptied."""
+    """These are all checkpoints of the slot; false after a swap from RAM or a slot file, until the list is emptied."""
     fresh: bool
     """The slot had served no request since the start."""
     evictions: int
     """Prompts that had left the RAM cache when the slot was chosen."""
     shows_ram: bool
-    """Lines that say whether the RAM prompt cache is searched had been seen."""
+    """Lines that show whether the RAM prompt cache is searched had occurred."""
     asked: Asker
     partial: bool = False
     """The log begins, or ends, inside it."""
@@ -179,7 +180,7 @@ class Observed(msgspec.Struct, gc=False):
     """A line shows more of it than lengths, shares and times, or none shows what its slot held: its numbers alone do
     not tell what it reused."""
     parent: int | None = None
-    """Task of which this is one of the ``n > 1`` choices; -1 until that is launched."""
+    """Task whose ``n > 1`` choices include this one; -1 until that task is launched."""
     passed_over: tuple[int, ...] = ()
     """Conversations that idle slots held when this one was chosen, and that were emptied at its launch."""
     prompt_tokens: int | None = None
@@ -188,7 +189,7 @@ class Observed(msgspec.Struct, gc=False):
     cached_tokens: int | None = None
     """What the first batch found in the slot."""
     n_past: int | None = None
-    """Common prefix as printed where the memory may be unable to go back."""
+    """Common prefix as printed for memory that may be unable to roll back."""
     n_cache: int | None = None
     """Length of the slot's content on the same line."""
     known_length: KnownLength | None = None
@@ -200,7 +201,7 @@ class Observed(msgspec.Struct, gc=False):
     generated_tokens: int | None = None
     reply_ms: float | None = None
     answered: bool = False
-    """The head of its timing block was printed (up to b9093), without which it has no answer."""
+    """The first line of its timing block was printed (up to b9093); without it the request was not answered."""
     released_tokens: int | None = None
     """Length of the slot after the reply."""
     truncated: bool = False
@@ -214,18 +215,18 @@ class Observed(msgspec.Struct, gc=False):
     restored: int | None = None
     created: int | None = None
     erased: int | None = None
-    """Context checkpoints: looked at, restored, created, erased."""
+    """Context checkpoints: checked, restored, created, erased."""
     restored_at: tuple[int, int] | None = None
     """(pos_min, pos_max) of the checkpoint that was restored."""
     restored_past: int | None = None
     """What was reused after that, as printed on the same line (b8352 and newer)."""
     kept: int | None = None
-    """What is reused, as the lines of erased checkpoints say it (``pos_next``, b8672 and newer)."""
+    """Reused tokens, as printed in the lines about erased checkpoints (``pos_next``, b8672 and newer)."""
     erased_at: list[tuple[int, int]] | tuple[()] = ()
     """(pos_min, pos_max) of those that were erased because nothing is reused."""
     parted: int = 0
     """Tokens of the shortest checkpoint that was erased because the prompt diverges from the slot before its end; 0 if
-    none was."""
+    there was none."""
     reach: int = 0
     """Tokens that the slot held at least: the end of the farthest checkpoint that was checked, restored or erased."""
     progress: Progressed | None = None

@@ -10,12 +10,12 @@ from cachedoctor.model.report import Tool
 
 Engine = Literal["llama.cpp", "vllm", "sglang", "ollama", "lmstudio", "unknown"]
 Measure = Literal["count", "time", "none"]
-"""How reuse was told: by the server's own counts, by the time to the first token, or not at all."""
+"""How reuse was determined: by the server's own counts, by the time to the first token, or not at all."""
 State = Literal["as expected", "less", "more", "unknown", "noted", "refused", "not asked"]
 
 
 class ProbedServer(msgspec.Struct):
-    """What the server says of itself; None: it does not."""
+    """What the server reports about itself; None for what it does not report."""
 
     url: str
     engine: Engine
@@ -23,13 +23,13 @@ class ProbedServer(msgspec.Struct):
     model: str | None = None
     slots: int | None = None
     context_tokens: int | None = None
-    """Of one slot."""
+    """Context of one slot, in tokens."""
     block_tokens: int | None = None
     """Tokens of a block: reuse ends at a multiple of it."""
     prefix_caching: bool | None = None
-    """As its metrics or settings say."""
+    """Whether prefix caching is on, according to its metrics or settings."""
     busy: bool | None = None
-    """It computed something when the probe came."""
+    """True if it computed something when the probe started."""
     images: bool | None = None
     """The model takes images."""
 
@@ -39,15 +39,15 @@ class ProbeQuestion(msgspec.Struct):
 
     name: str
     asks: str
-    """What the request is there for."""
+    """Purpose of the request."""
     state: State
     prompt_tokens: int | None = None
     expected_tokens: int | None = None
-    """What the server could have reused, at least; of the control, at most."""
+    """Minimum that the server could have reused; for the control request, the maximum."""
     exact: bool = False
     """The expected tokens were counted by the server's own template and tokenizer, not estimated from characters."""
     reused_tokens: int | None = None
-    """None where the server does not say it."""
+    """None if the server does not report it."""
     seconds: float | None = None
     """From the request to the end of its answer, which has one token."""
     slot: int | None = None
@@ -60,7 +60,7 @@ class ProbeCause(msgspec.Struct):
     question: str
     """Name of the question that shows it."""
     codes: list[str]
-    """Rules that describe it; several where the answers do not show them apart."""
+    """Rules that describe it; several if the answers do not distinguish them."""
     says: str
     fix: str
 
@@ -84,13 +84,14 @@ class Probe(msgspec.Struct, tag_field="schema", tag="cachedoctor.probe/1"):
     requests: int
     """Requests that were sent for an answer of one token."""
     sent_tokens: int
-    """Prompt tokens of them; estimated where the server does not count."""
+    """Prompt tokens of these requests; estimated if the server does not count."""
     budget_tokens: int
     seconds: float
     questions: list[ProbeQuestion]
-    """In the order in which they were asked."""
+    """In the order in which they were sent."""
     causes: list[ProbeCause]
-    """Empty where all is as expected, or nothing can be known (``measure`` none). The first is to be fixed first."""
+    """Empty if all is as expected, or if nothing can be determined (``measure`` none). The first is to be fixed
+    first."""
     notes: list[str] = []
     changes: list[ProbeChange] | None = None
     """None without --against."""

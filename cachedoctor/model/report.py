@@ -60,7 +60,7 @@ class Totals(msgspec.Struct):
     processed_tokens: Long = 0
     """Tokens that were computed."""
     reuse: Share | None = None
-    """Share of the prompt tokens that was reused, from 0 to 1; None without any."""
+    """Reused share of the prompt tokens, from 0 to 1; None without prompt tokens."""
     prompt_ms: LongMs = 0.0
     """Milliseconds in which prompts were computed."""
     avoidable_tokens: Long = 0
@@ -68,7 +68,7 @@ class Totals(msgspec.Struct):
     avoidable_ms: LongMs | None = None
     """Milliseconds that the fixes would have saved."""
     unknown_tokens: Long = 0
-    """Tokens that were not reused, of requests of which the log does not show how much they computed."""
+    """Tokens not reused in requests for which the log does not show how many were computed."""
     unknown_requests: Long = 0
     """These requests; prompt tokens are cached + processed + unknown."""
     judged_requests: Long | None = None
@@ -106,11 +106,11 @@ class Filtered(msgspec.Struct):
     """Which requests of a log are shown; sums, and counts and costs of findings, are of the whole log."""
 
     tasks: list[Long]
-    """Empty: of any task."""
+    """Empty for any task."""
     slots: list[Long]
-    """Empty: on any slot."""
+    """Empty for any slot."""
     since: str | None
-    """As it was asked for, of the log's own clock."""
+    """Start of the shown time range, as requested, by the log's own clock."""
     until: str | None
     requests: Long
     """Requests that are shown."""
@@ -119,19 +119,19 @@ class Filtered(msgspec.Struct):
     """Findings that one of these requests belongs to."""
     all_findings: Long
     without_time: Long = 0
-    """Requests that are left out because the log has no time of them."""
+    """Requests that are left out because the log does not show their time."""
 
 
 class UnknownShape(msgspec.Struct):
     """Lines of a log that are not recognised, as far as they are alike."""
 
     shape: str
-    """As ``redact`` writes such a line, numbers as ``N``: what is not understood is ``<line>``."""
+    """The line as ``redact`` writes it, with numbers as ``N`` and unrecognised text as ``<line>``."""
     count: Long
     path: str
     """Input of the first one."""
     line: Long
-    """Its number there."""
+    """Line number of the first one in that input."""
 
 
 class RequestLines(Protocol):
@@ -191,10 +191,10 @@ class Report(msgspec.Struct):
     restart: Restart | None = None
     """None: nothing is left, or no option of this build helps."""
     slots: Annotated[list[SlotReuse], msgspec.Meta(extra_json_schema=_SLOTS)] = msgspec.field(default_factory=list)
-    """Reuse along the requests of each slot, of the session with the most requests."""
+    """Reuse along the requests of each slot, for the session with the most requests."""
     ignored: list[Code] = msgspec.field(default_factory=list)
-    """Codes of the rules that were switched off with --select, --ignore or a file of settings: nothing else in the
-    report speaks of them. Added after the first release of v1: may be missing."""
+    """Codes of the rules that were switched off with --select, --ignore or a file of settings: the rest of the report
+    does not mention them. Added after the first release of v1: may be missing."""
     accounts: list[Account] = msgspec.field(default_factory=list)
     """Where the prompt tokens of llama-server's requests went, the whole log first, then servers, conversations and
     clients (64 of each at most). Added after the first release of v1: may be missing."""
@@ -209,10 +209,11 @@ class Report(msgspec.Struct):
     first release of v1: may be missing."""
     clients: list[ClientAccount] = msgspec.field(default_factory=list)
     """Where the prompt tokens went by who sent the requests: 64 clients, then all others together, then requests of
-    which nothing tells. Added after the first release of v1: may be missing."""
+    unknown clients. Added after the first release of v1: may be missing."""
     agents: list[AgentVerdict] = msgspec.field(default_factory=list)
     """What agents and providers say themselves of why less was reused, where recordings given beside the log hold it,
-    and how often the log shows the same. No finding goes by it. Added after the first release of v1: may be missing."""
+    and how often the log shows the same. Findings do not depend on it. Added after the first release of v1: may be
+    missing."""
     unknown: list[UnknownShape] | None = None
     """Lines that are not recognised by their shape, where --unknown asked for them, at most 512, the most frequent
     first. Added after the first release of v1: may be missing."""

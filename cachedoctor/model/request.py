@@ -35,14 +35,14 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     marks: Mapping[MarkName, Mark]
     """Lines kept as evidence, by what they say."""
     before: int = 0
-    """Lines of the log in the rotations before the file in which it begins; its lines are counted on from these."""
+    """Log lines in rotations before the file in which it begins; its line numbers continue from there."""
     parent: int | None = None
     """Task of which this is one of the ``n > 1`` choices."""
     generated_tokens: int | None = None
     prompt_ms: float | None = None
     partial: bool = False
     checkpoints_shown: bool = False
-    """Lines about checkpoints would be in this log: that none was printed means that there was none."""
+    """Checkpoint lines would be in this log, so their absence means that no checkpoint existed."""
 
     # what is concluded of every request
     thread: int | None = None
@@ -61,7 +61,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     lcp_exact: bool = False
     """The common prefix was printed, or follows from a printed threshold; it is not estimated from rounded shares."""
     prefix_between: tuple[int, int] | None = None
-    """Bounds of the common prefix as the log gives them, before reuse has a say; equal where it is exact."""
+    """Bounds of the common prefix as the log gives them, before the reused tokens narrow them; equal if exact."""
     reference_tokens: int | None = None
     """Prompt + reply of the thread's previous request, else what the slot held."""
     held_tokens: int | None = None
@@ -85,7 +85,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     shifted: bool = False
     """The context was shifted."""
     ram_refused: bool = False
-    """The RAM prompt cache held what this conversation had before, was searched, and did not give it back."""
+    """The RAM prompt cache held this conversation's earlier prompt and was searched, but did not restore it."""
     reference_lcp: int | None = None
     """Longest common prefix with the reference itself, where the RAM cache lists it or another slot was compared that
     held it; the slot held something else."""
@@ -93,15 +93,16 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     """Bounds of the lengths that no line prints, by field: ``prompt_tokens``, ``held_tokens``."""
 
     dropped: Dropped | None = None
-    """The dropped checkpoint that would have given back more of the common prefix than was reused."""
+    """The dropped checkpoint that would have allowed reuse of more of the common prefix."""
     text_lcp: int | None = None
     """Longest common prefix with the conversation's previous prompt, by the texts given; 0 for its first."""
     together_tokens: int = 0
-    """Tokens of its beginning that another request computed at the same time, by the texts given beside the log."""
+    """Tokens of its prefix that another request computed at the same time, according to the texts given with the
+    log."""
     uncached: bool = False
     """Its body, given beside the log, asks for no cache: ``"cache_prompt": false``."""
     revision: int = 0
-    """How often it has been judged again since it was first given: it belongs to another conversation."""
+    """How often it was judged again since it was first reported, because it belongs to another conversation."""
 
     @property
     def bounds(self) -> dict[str, tuple[int, int]]:
@@ -160,7 +161,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def stale_from(self) -> int | None:
-        """Position from which on the restored checkpoint stands for text that had been replaced."""
+        """Position from which the restored checkpoint belongs to text that had been replaced."""
         return None if self.seen.stale is None else self.seen.stale[1]
 
     @property

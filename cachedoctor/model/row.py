@@ -31,9 +31,9 @@ class CheckpointRow(msgspec.Struct, gc=False):
     created: Count | None
     erased: Count | None
     held: list[tuple[Position, Position]] = msgspec.field(default_factory=list)
-    """(pos_min, pos_max) of those that the slot is known to have held, where tokens were lost."""
+    """(pos_min, pos_max) of the checkpoints known to be in the slot, if tokens were lost."""
     restored_at: tuple[Position, Position] | None = None
-    """(pos_min, pos_max) of the one that was restored."""
+    """(pos_min, pos_max) of the checkpoint that was restored."""
 
 
 class RequestRow(msgspec.Struct, gc=False):
@@ -86,9 +86,9 @@ class RequestRow(msgspec.Struct, gc=False):
     held_tokens: Count | None = None
     """Length of what the slot held when the request took it."""
     client_lost_tokens: Count | None = None
-    """Of the lost tokens those that the client changed."""
+    """Lost tokens that follow the client's change."""
     server_lost_tokens: Count | None = None
-    """Of the lost tokens those that the server could not reuse."""
+    """Lost tokens that the server could not reuse."""
     saved_to_ram: bool = False
     """What the slot held was saved to the RAM prompt cache before."""
     time: str | None = None
@@ -102,7 +102,7 @@ class RequestRow(msgspec.Struct, gc=False):
     avoidable_tokens: Count | None = None
     """Tokens that the fixes of its causes would have saved, each counted once; 0 where no rule fired."""
     avoidable_ms: Ms | None = None
-    """Time that this fix would have saved."""
+    """Time that these fixes would have saved."""
     identities: dict[str, str] = msgspec.field(default_factory=dict)
     """How each of the derived fields was computed: ``prompt - processed``."""
     bounds: dict[str, tuple[Count, Count]] = msgspec.field(default_factory=dict)
@@ -112,7 +112,7 @@ class RequestRow(msgspec.Struct, gc=False):
     client_by: ClientBy | None = None
     """What names the client: an id of its body, or what the log shows."""
     client_name: str | None = None
-    """The client, by the surest of these; salts and system prompts are hashed."""
+    """The client, by the most certain of these; salts and system prompts are hashed."""
 
 
 class Counted(msgspec.Struct, frozen=True):
@@ -121,11 +121,11 @@ class Counted(msgspec.Struct, frozen=True):
     prompt: int
     cached: int
     processed: int | None
-    """None of a request that ended without timings; sums of computed tokens have nothing of it."""
+    """None for a request that ended without timings; sums of computed tokens exclude it."""
 
 
 def counted(row: RequestRow, *, children: bool = False) -> Counted | None:
-    """Return what of a request counts; None where the log does not show its prompt and reuse.
+    """Return the token counts of a request for sums; None if the log does not show its prompt and reuse.
 
     Nothing of a child of an ``n > 1`` request counts, as it shares the prompt of its parent, unless ``children``.
     """
@@ -140,13 +140,13 @@ def _decoder() -> msgspec.json.Decoder[RequestRow]:
 
 
 def read_rows(lines: Iterable[bytes]) -> Iterator[RequestRow]:
-    """Yield the requests that JSON objects stand for."""
+    """Yield the requests decoded from JSON objects."""
     for line in lines:
         yield _decoder().decode(line)
 
 
 class SlowTurn(msgspec.Struct):
-    """Tokens and times of one request; None where the log does not show."""
+    """Tokens and times of one request; None if the log does not show them."""
 
     request: Count
     """Position in the array of requests."""
@@ -161,7 +161,7 @@ class SlowTurn(msgspec.Struct):
     new_tokens: Count | None
     """Computed, and never sent before at this place."""
     again_tokens: Count | None
-    """Computed, though they had been computed before at this place, or came after what the client changed."""
+    """Recomputed: these tokens had been computed before at this position, or follow the client's change."""
     undecided_tokens: Count | None
     """Computed, and the log does not show whether they were new."""
     reply_tokens: Count | None

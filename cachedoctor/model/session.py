@@ -55,7 +55,7 @@ IncidentName = Literal[
 
 
 class Incident(msgspec.Struct):
-    """The first such line of a server."""
+    """The first line of a server that reports an incident of this kind."""
 
     mark: Mark
     numbers: dict[str, float] = msgspec.field(default_factory=dict)
@@ -65,9 +65,9 @@ class Incident(msgspec.Struct):
     field: str = ""
     """What differs between the two."""
     followed: bool = False
-    """A request that is in the log from its start to its end has ended since."""
+    """A request whose start and end are both in the log has ended since then."""
     count: Long = 1
-    """Such lines."""
+    """Number of such lines."""
 
 
 _RELEASE = re.compile(r"\d{1,4}(?:\.\d{1,4}){0,2}")
@@ -76,29 +76,29 @@ Memory = Literal["attention", "swa", "hybrid", "recurrent"]
 
 
 class Setting(msgspec.Struct):
-    """A fact about the server and the line that says so."""
+    """A fact about the server and the line that shows it."""
 
     value: Any
     line: int | None
     text: bytes = b""
-    """The line itself, where a finding may show it."""
+    """The line itself, if a finding may quote it."""
 
 
 class GivenOption(msgspec.Struct, frozen=True):
-    """An option of the command line that was given beside the log."""
+    """A command line option that was given with the log."""
 
     written: str
-    """As it was typed: ``-cram``, ``LLAMA_ARG_CACHE_RAM``."""
+    """Option as typed: ``-cram``, ``LLAMA_ARG_CACHE_RAM``."""
     option: str | None
     """Key of the option in the table of options; None for a name that never was one."""
     value: bool | int | float | str | None
-    """None when it cannot be read."""
+    """None if it cannot be parsed."""
     env: bool = False
     """Set in the environment, where a name that the build does not know is ignored."""
 
 
 class Sizes(msgspec.Struct):
-    """What the log shows of the memory that saved states take, in MiB; what it does not say is None or empty."""
+    """What the log shows of the memory that saved states use, in MiB; what it does not show is None or empty."""
 
     checkpoint: float | None = None
     """The largest context checkpoint."""
@@ -107,55 +107,55 @@ class Sizes(msgspec.Struct):
     state: float | None = None
     """The largest state that was saved to the RAM cache, without checkpoints."""
     state_tokens: int = 0
-    """Its length."""
+    """Tokens of that state."""
     conversations: dict[int, float] = msgspec.field(default_factory=dict)
     """Largest saved state of each conversation."""
     short: int = 0
-    """Checkpoints by which a list was too short to keep every one that was missed."""
+    """How many checkpoints a list was too short to keep every one that was needed later."""
     kv_token: float = 0.0
-    """Bytes of one token in the memory of attention, by its buffer of the start; 0 where no line shows it."""
+    """Bytes per token in the attention cache, from the buffer size at start-up; 0 if no line shows it."""
     recurrent: float = 0.0
-    """Bytes of the recurrent state of one slot, by the same lines."""
+    """Bytes of the recurrent state of one slot, from the same lines."""
     ram: float | None = None
-    """The RAM cache when its state was last printed."""
+    """Size of the RAM cache when its state was last printed."""
     ram_most: float = 0.0
-    """The RAM cache at most, as printed; 0 where no line prints its state."""
+    """Largest RAM cache size printed; 0 if no line prints its state."""
     saving_most: float = 0.0
-    """The RAM cache at most while a prompt was saved: what its state says, and what left it right before."""
+    """Peak RAM cache size while a prompt was saved: the printed size plus the entries evicted just before."""
     saving: float | None = None
-    """The state that is being copied to the RAM cache, with its checkpoints; None once that is over."""
+    """Size of the state that is being copied to the RAM cache, with its checkpoints; None once that is over."""
     evicted: float = 0.0
-    """What left the RAM cache since its state was last printed."""
+    """Size of what left the RAM cache since its state was last printed."""
 
 
 class Undecided(msgspec.Struct):
-    """What a server computed and nothing explains."""
+    """Tokens that a server computed without a known reason."""
 
     tokens: int
-    """They may have been new, changed, or lost."""
+    """Tokens that may have been new, changed, or lost."""
     requests: int
-    """Requests with tokens that nothing explains."""
+    """Requests with such tokens."""
     lost: int
     """Tokens that the server lost without a known cause."""
     alike: int
-    """Tokens of first prompts that began like what their slot held, which was as long."""
+    """Tokens of first prompts that began like their slot's content, which was equally long."""
     alike_requests: int
     named: int
     """Requests that may have lost something and whose slot the client had named."""
     anew: int
-    """Tokens that may stand again in first prompts, which are longer than what they displaced and begin like it."""
+    """Tokens possibly repeated in first prompts that are longer than the content they displaced and begin like it."""
     anew_at: Mark | None
     """Line of the last of these prompts."""
     returns: int
-    """Requests for which the RAM cache brought back what another conversation had displaced."""
+    """Requests for which the RAM cache restored what another conversation had displaced."""
     all_requests: int
-    """All whose tokens are placed, as those below."""
+    """All requests whose tokens are assigned to a row; the two sums below are theirs."""
     cached_tokens: int
     prompt_tokens: int
     worst: Mark
-    """Line of the request with the most of them."""
+    """Line of the request with the most unexplained tokens."""
     level: int = 0
-    """Tokens of first prompts that shared little with what their slot held, which was as long."""
+    """Tokens of first prompts that shared little with their slot's content, which was equally long."""
     level_requests: int = 0
     able: int = 0
     """Tokens of first prompts that may continue a conversation which had lost its slot."""
@@ -163,7 +163,7 @@ class Undecided(msgspec.Struct):
     first_requests: int = 0
     """First prompts on slots that held something."""
     grown: int = 0
-    """Tokens of prompts that shared nothing with any slot, and each continued the one before by their lengths."""
+    """Tokens of prompts that shared nothing with any slot, although by its length each continued the previous one."""
     grown_requests: int = 0
 
 
@@ -172,11 +172,11 @@ class Twins(msgspec.Struct):
 
     length: int
     mark: Mark
-    """Line of one that began while another was at work."""
+    """Line of a request that began while another one was running."""
     requests: int = 0
-    """Those beside the first of them."""
+    """These prompts without the first one."""
     tokens: int = 0
-    """Computed of these; were they one prompt, all of them again."""
+    """Computed tokens of these; if they are one prompt, all were recomputed."""
 
 
 class Facts(msgspec.Struct, frozen=True):
@@ -191,7 +191,7 @@ class Facts(msgspec.Struct, frozen=True):
     """Router port, compose service, or None."""
     build: Count | None = None
     build_min: Count | None = None
-    """Oldest build that writes all the wordings seen."""
+    """Oldest build that writes all wordings seen."""
     build_max: Count | None = None
     build_source: str | None = None
     """"line", "option", "wording", "paste" (the text above an excerpt), or None. Of vLLM and SGLang, which have
@@ -205,7 +205,7 @@ class Facts(msgspec.Struct, frozen=True):
     seen: AbstractSet[str] = frozenset()
     """Ids of the messages that occurred; for the engine alone."""
     shows: frozenset[Shows] = frozenset()
-    """What the lines that occurred are able to tell."""
+    """The facts that the observed lines can show."""
     window: int | None = None
     """Sliding window in tokens as the request lines print it; 0 or 1 for a model without one."""
     given: Sequence[GivenOption] = ()
@@ -213,9 +213,9 @@ class Facts(msgspec.Struct, frozen=True):
     starts_cold: bool = False
     """The start of the process is in the log, so that its slots were empty."""
     several: bool = False
-    """More than one request has begun."""
+    """True if more than one request has begun."""
     lenient: bool = False
-    """Lines were read that are not as the server printed them: what they prove is no more than likely."""
+    """Some lines are not as the server printed them, so what they prove is not certain."""
 
     def setting(self, name: SettingName) -> Any:
         """Value of a setting, or None when unknown."""
@@ -223,7 +223,7 @@ class Facts(msgspec.Struct, frozen=True):
         return None if found is None else found.value
 
     def said(self, name: SettingName) -> Setting | None:
-        """A setting with the line that says so, or None when unknown."""
+        """A setting with the line that shows it, or None if unknown."""
         return self.settings.get(name)
 
     def ram_kept_all(self) -> bool:
@@ -259,45 +259,46 @@ class Session(Facts, frozen=False, gc=False):  # type: ignore[misc]  # msgspec a
     cmdline: str | None = None
     """The command line itself, as it was given or is in a pasted issue; it may hold secrets."""
     launcher: Launcher | None = None
-    """What started it, as far as somebody said or the wrappers around its lines show: advice goes by that."""
+    """The launcher, as the user stated or the wrappers show; the advice depends on it."""
     first_line: Long = 1
     last_line: Long = 1
     files: Sequence[LogFile] = ()
-    """Files of a log with rotations, as far as they were read; its lines are counted on from file to file."""
+    """Files of a rotated log, as far as they were read; line numbers continue from file to file."""
     n_requests: Count = 0
     sizes: Sizes = msgspec.field(default_factory=Sizes)
     at_once: int = 0
-    """Conversations among which one came back: with as many slots each would have kept its own."""
+    """Most conversations, itself included, with a request between two requests of one; with this many slots each would
+    have kept its own."""
 
     periods: list[Period] = msgspec.field(default_factory=list)
     """Of vLLM and SGLang: what was seen from one reset of the cache to the next, by engine; at most 64."""
     counters: list[Counters] = msgspec.field(default_factory=list)
     """From dumps of /metrics that were given."""
     answers: list[Answers] = msgspec.field(default_factory=list)
-    """What responses say of their requests, given beside the log or logged by the server."""
+    """What responses show of their requests, given with the log or logged by the server."""
     kv_events: list[KvEvents] = msgspec.field(default_factory=list)
     """From recordings that were given."""
     program: str | None = None
-    """As it writes itself, of a program that has no rules of its own."""
+    """Name of the program in its own spelling, if it has no rules of its own."""
     incidents: dict[IncidentName, Incident] = msgspec.field(default_factory=dict)
-    """Lines that state something by themselves; of each kind the first."""
+    """Lines that report an incident; the first of each kind."""
     n_whole: Count = 0
-    """Requests that are in the log from their start to their end."""
+    """Requests whose start and end are both in the log."""
     mixed: bool = False
-    """Lines of several servers are mixed, without a name in front of them: no finding is sure."""
+    """Lines of several servers are mixed, without a name in front of them: no finding is certain."""
     parted: list[PromptDiff] = msgspec.field(default_factory=list)
-    """Request bodies given beside the log of a server without requests: each, in their order, against the earlier one
+    """Request bodies given with the log of a server without requests: each, in their order, against the earlier one
     that it shares most with; at most 256."""
     undecided: Undecided | None = None
-    """Tokens of which the log does not show why they were computed; None without any."""
+    """Tokens for which the log does not show why they were computed; None if there are none."""
     stopped: Mark | None = None
     """Line by which the server ends because it was told to; None where it ended otherwise, or no line shows it."""
     twins: list[Twins] = msgspec.field(default_factory=list)
     """Prompts that may have been sent twice, by their length."""
     callers: dict[ClientName, int] = msgspec.field(default_factory=dict)
-    """Of vLLM and SGLang: answered requests by who sent them, where access lines show it."""
+    """Answered requests of vLLM and SGLang by client, if access lines show it."""
     sent: SentBodies | None = None
-    """What the same bodies have in common."""
+    """What these bodies have in common."""
 
     def learn(self, **facts: Any) -> None:
         """Set facts by their names; everywhere else they are read-only."""
@@ -305,7 +306,7 @@ class Session(Facts, frozen=False, gc=False):  # type: ignore[misc]  # msgspec a
             setattr(self, name, value)
 
     def file_of(self, line: int) -> LogFile:
-        """Return the file in which one of its lines stands."""
+        """Return the file that contains one of its lines."""
         for file in reversed(self.files):
             if line > file.before:
                 return file

@@ -1,4 +1,4 @@
-"""The signs of a request: names of the lines kept as evidence, and what of them makes a rule worth asking.
+"""The signs of a request: names of the lines kept as evidence, and which of them make a rule worth evaluating.
 
 A new sign is its name in ``MarkName`` and a row of ``SIGNS``; an engine sets the mark where it reads the line
 (``Observed.record_mark``), and a rule names it in ``on``.
@@ -28,13 +28,14 @@ SignName = MarkName | PredicateName
 
 
 class Sign(msgspec.Struct, frozen=True):
-    """What a request shows at first sight; a rule is asked about requests with one of the signs in its ``on``."""
+    """A property that a request shows at first sight; a rule is evaluated for requests with one of the signs in its
+    ``on``."""
 
     words: str
     of_loss: bool = False
-    """Only a request that lost tokens shows it, or one of which that is not known."""
+    """Only a request that lost tokens shows it, or one whose loss is unknown."""
     is_mark: bool = False
-    """The request has the mark of this name; other signs are worked out in ``diagnosis/rules/registry.py``."""
+    """The request has the mark with this name; other signs are computed in ``diagnosis/rules/registry.py``."""
 
 
 SIGNS: dict[SignName, Sign] = {
@@ -69,4 +70,4 @@ SIGNS: dict[SignName, Sign] = {
 OF_LOSS = frozenset(name for name, sign in SIGNS.items() if sign.of_loss)
 MARKS_OF_LOSS = frozenset(name for name, sign in SIGNS.items() if sign.is_mark and sign.of_loss)
 MARKS_ALONE = frozenset(name for name, sign in SIGNS.items() if sign.is_mark and not sign.of_loss)
-"""Marks that a rule may be asked about though the request lost nothing."""
+"""Marks for which a rule may be evaluated although the request lost nothing."""

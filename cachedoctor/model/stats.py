@@ -9,18 +9,19 @@ import msgspec
 from cachedoctor.model.comparison import Piece
 
 By = Literal["model", "build", "memory", "path", "origin", "client", "endpoint", "hour", "outcome", "slot", "turn"]
-"""What requests can be grouped by."""
+"""Properties that requests can be grouped by."""
 
 
 class StatsRow(msgspec.Struct):
-    """Sums over the requests of one group; None where no request of it tells. Children of ``n > 1`` are left out."""
+    """Sums over the requests of one group; None if no request of it shows the number. Children of ``n > 1`` are left
+    out."""
 
     group: str | None
     """None: the log does not show to which group they belong; in the table of all requests always None."""
     requests: int
     """Children of n > 1 requests are left out."""
     unknown_requests: int
-    """Of these, those of which the log does not show the prompt's length and reuse; they are in no sum below."""
+    """Of these, requests whose prompt length and reuse the log does not show; the sums below exclude them."""
     prompt_tokens: int | None
     cached_tokens: int | None
     processed_tokens: int | None
@@ -35,9 +36,9 @@ class StatsRow(msgspec.Struct):
     prompt_ms: float | None
     """Milliseconds."""
     prompt_ms_p50: float | None
-    """Of one request, exact to 0.5 %."""
+    """Median prompt time of one request, exact to 0.5 %."""
     prompt_ms_p90: float | None
-    """Of one request."""
+    """90th percentile of the prompt time of one request."""
     speed_p50: float | None
     """Computed prompt tokens per second of one request, exact to 0.5 %."""
     speed_p90: float | None
@@ -48,7 +49,7 @@ class StatsTable(msgspec.Struct):
     """The groups of one kind; the overall table has one row."""
 
     by: By | None
-    """None: all requests, one row."""
+    """None for all requests, in one row."""
     rows: list[StatsRow]
 
 
@@ -56,20 +57,20 @@ class MeasuredRow(msgspec.Struct):
     """Reuse of servers without requests, of one group, from one kind of evidence; none is added to another."""
 
     by: By | None
-    """What it is grouped by; None: all of them."""
+    """Property it is grouped by; None for all servers."""
     group: str | None
     piece: Piece
-    """What tells it: responses, periods of /metrics, prefill batches, intervals, or the last rate of each engine."""
+    """Source: responses, periods of /metrics, prefill batches, intervals, or the last rate of each engine."""
     servers: int
     """Server runs."""
     pieces: int
     prompt_tokens: int | None
-    """None of rates."""
+    """None for rates."""
     cached_tokens: int | None
     reuse: float
-    """Cached by prompt tokens, 0 to 1; of rates their mean."""
+    """Cached divided by prompt tokens, 0 to 1; for rates, the mean."""
     low: float | None
-    """95 % interval of it; None with fewer than 5 pieces that are independent."""
+    """95 % interval of ``reuse``; None with fewer than 5 independent pieces."""
     high: float | None
     """95 % interval."""
 
@@ -94,12 +95,12 @@ class Stats(msgspec.Struct):
 
 
 class FleetSums(msgspec.Struct):
-    """Sums over requests; None is what no log shows."""
+    """Sums over requests; None for what no log shows."""
 
     requests: int = 0
     """Children of ``n > 1`` requests are left out."""
     unknown_requests: int = 0
-    """Of these, those of which no log shows prompt and reuse."""
+    """Of these, requests whose prompt and reuse no log shows."""
     prompt_tokens: int | None = None
     cached_tokens: int | None = None
     avoidable_tokens: int | None = None
@@ -132,7 +133,7 @@ class FleetCause(msgspec.Struct):
     tokens: int
     ms: float | None
     worst: str
-    """The log that it cost most."""
+    """The log with the highest cost."""
     report: str | None
     """The page of that log."""
     confidence: str
@@ -140,7 +141,7 @@ class FleetCause(msgspec.Struct):
     fix: str | None
     """What to do first about the costliest finding; None where nothing is to be done."""
     commands: list[str]
-    """To be copied."""
+    """Commands to copy."""
     summary: str = ""
     """What the rule is about."""
 
@@ -151,7 +152,7 @@ class FleetCauseGroup(msgspec.Struct):
     code: str
     name: str
     group: str | None
-    """None: no log shows."""
+    """None if no log shows it."""
     logs: int
     requests: int
     tokens: int
@@ -161,7 +162,7 @@ class FleetGroup(msgspec.Struct):
     """The requests of one build, client, or day."""
 
     group: str | None
-    """None: no log shows."""
+    """None if no log shows it."""
     sums: FleetSums
 
 
@@ -179,9 +180,9 @@ class FleetPage(msgspec.Struct):
     tool_version: str
     sums: FleetSums
     files: dict[str, int]
-    """How many by status."""
+    """Number of files by status."""
     bytes: int
-    """Of all files, as they are stored."""
+    """Bytes of all files as stored."""
     servers: int
     """Runs of servers."""
     engines: dict[str, int]
@@ -200,4 +201,4 @@ class FleetPage(msgspec.Struct):
     amiss: list[FleetFile]
     all_amiss: int
     waiting: int = 0
-    """Logs that are still to be read: the run continues, or ended early."""
+    """Logs that are not read yet: the run continues, or ended early."""

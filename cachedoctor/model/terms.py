@@ -22,7 +22,7 @@ SettingName = Literal[
     "lcm_block", "page_size", "pooling", "prefix_caching", "prefix_caching_asked", "radix_cache", "retention_interval",
     "schedule_policy", "speculative",
 ]  # fmt: skip
-"""Settings of a server that somebody asks for."""
+"""Names of the server settings that the code looks up."""
 
 Shows = Literal[
     "accounting",  # length and reuse of prompts
@@ -44,15 +44,15 @@ Shows = Literal[
     "slot_files",
     "text",  # what stands where two prompts diverge
 ]
-"""What the lines that a log has are able to tell."""
+"""The facts that the lines of a log can show."""
 
 OF_CLIENTS, OF_MEMORY, OF_SLOTS, OF_INPUT = "CD1", "CD2", "CD3", "CD9"
-"""How the codes of rules begin: what a client changed, whatever the server is; memory that could not go back; a slot
-that was taken, though the client changed nothing; what the log lacks, which names no cause."""
+"""Prefixes of rule codes: client changes (any server); memory that could not roll back; slots taken although the client
+changed nothing; missing data in the log (no cause named)."""
 
 
 class Threshold(msgspec.Struct, frozen=True):
-    """A number at which what is said of a request changes."""
+    """A limit that decides how a request is reported."""
 
     name: str
     unit: str
@@ -84,7 +84,7 @@ class AnalysisOptions(msgspec.Struct, frozen=True):
     min_prompt_tokens: int = MIN_PROMPT_TOKENS.default
     """Tokens."""
     ignored: frozenset[str] = frozenset()
-    """Codes of the rules that are switched off: they are asked, lest a symptom takes their place, and not reported."""
+    """Codes of disabled rules: they are evaluated, so that no symptom rule replaces them, but not reported."""
 
 
 DEFAULTS = AnalysisOptions()

@@ -18,9 +18,9 @@ class SlotView(msgspec.Struct):
 
     slot: int
     state: Literal["idle", "prompt", "reply", "busy", "unknown"]
-    """``busy``: with the prompt or the reply, the log does not show which; ``unknown``: no line told of the slot."""
+    """``busy``: computing the prompt or the reply, the log does not show which; ``unknown``: no line shows the slot."""
     request: Observed | None = None
-    """The one that it computes; None while it is idle."""
+    """Request that it computes; None while it is idle."""
     tokens: int | None = None
     """Prompt tokens of that request that are in the slot by now, reused or processed."""
     share: float | None = None
@@ -28,7 +28,7 @@ class SlotView(msgspec.Struct):
     generated: int | None = None
     """Tokens of its reply so far."""
     last: Judged | None = None
-    """The last one that ended here."""
+    """Last request that ended in this slot."""
 
 
 class ServerView(msgspec.Struct):
@@ -63,19 +63,19 @@ class ConversationView(msgspec.Struct):
     """A conversation as its last request left it. Counts in tokens; unknown is None, never 0."""
 
     number: int
-    """As the proxy numbers it; a proxy that is started again begins again."""
+    """Number assigned by the proxy; after a restart, numbering starts again."""
     requests: int = 0
     model: str | None = None
     prompt_tokens: int | None = None
-    """Of the last request."""
+    """Prompt tokens of the last request."""
     cached_tokens: int | None = None
-    """Those of them that the server reused."""
+    """Prompt tokens that the server reused."""
     recomputed: int | None = None
-    """Tokens of previous prompts that its requests had recomputed, all together; None where none is known."""
+    """Total tokens of previous prompts recomputed for its requests; None if none is known."""
     changes: int = 0
     """Requests in which the client changed what it had sent."""
     lost: int = 0
-    """Requests that only continued, and of whose previous prompt the server computed much again all the same."""
+    """Requests that only continued, but for which the server recomputed much of the previous prompt."""
     kind: str | None = None
     """What the last change was, as ``diff`` names it; None without one."""
     place: str | None = None
@@ -83,7 +83,7 @@ class ConversationView(msgspec.Struct):
     explanation: str = ""
     advice: str | None = None
     trouble: str = ""
-    """Why the last request failed; empty where it did not."""
+    """Why the last request failed; empty if it did not."""
     last: float = 0.0
     """Seconds since 1970 when its last request was sent."""
 
@@ -102,4 +102,4 @@ class PassingView(msgspec.Struct):
     cached_tokens: int = 0
     recomputed: int = 0
     unread: int = 0
-    """Lines that are none of a proxy, or too long."""
+    """Lines that no proxy wrote, or that are too long."""

@@ -9,11 +9,11 @@ import msgspec
 from cachedoctor.model.finding import Finding
 
 MOST_WRONG = 0.05
-"""Share of the prompt tokens by which the replay may be off, request by request, under the recorded settings.
+"""Maximum error of the replay, request by request, under the recorded settings, as a share of the prompt tokens.
 
-What a setting saves is a difference of two replays and can be no surer than each of them; settings that matter save a
-fifth of the prompt tokens and more, and with a twentieth their order is still right. Real servers that are replayed
-with their own settings stay below a hundredth."""
+A saving is the difference of two replays, so it is no more certain than each of them. Settings that matter save at
+least a fifth of the prompt tokens; with an error of a twentieth, their order is still right. For real servers replayed
+with their own settings the error is below a hundredth."""
 
 
 class ReplayFit(msgspec.Struct):
@@ -22,41 +22,41 @@ class ReplayFit(msgspec.Struct):
     requests: int
     """Requests of which the log shows what was reused."""
     equal: int
-    """Of these, those of which the replay says the same, to the token."""
+    """Of these, requests for which the replay matches to the token."""
     prompt_tokens: int
-    """Of these requests, all together."""
+    """Prompt tokens of these requests together."""
     server_reused_tokens: int
     replay_reused_tokens: int
     wrong_tokens: int
-    """Sum over the requests of how far the replay is off, whichever way."""
+    """Sum of the absolute errors of the replay over all requests."""
 
 
 class Placed(msgspec.Struct):
-    """What the traffic was made of, and what could not be placed in it."""
+    """What the replayed traffic consists of, and what could not be included."""
 
     requests: int
     """Requests that were replayed."""
     bodies: int | None
     """Request bodies that were given; None without any: texts are then not known."""
     exact: bool
-    """Lengths are those of the model's tokenizer, or of the log; else tokens are words and signs."""
+    """Lengths come from the model's tokenizer or from the log; otherwise words and punctuation count as tokens."""
     bodies_left_out: int = 0
-    """Bodies that no request of the log fits, or that hold no prompt."""
+    """Bodies that match no request of the log, or that contain no prompt."""
     requests_without_body: int = 0
-    """Replayed as a prompt that shares nothing."""
+    """Requests that are replayed as a prompt that shares nothing."""
     requests_without_length: int = 0
     """Requests of the log that are not replayed: it does not say how long they were."""
     assumed_turns: int = 0
-    """Without bodies: turns that no line shows to continue the turn before, and that are taken to."""
+    """Without bodies: turns assumed to continue the previous turn, though no line shows it."""
     open_tokens: int = 0
     """Computed tokens that may have been sent before: of requests whose text is not known, and
     that did not continue what their slot held."""
     sizes_known: bool = False
-    """The log prints what a saved prompt takes; else every prompt is taken to fit into the RAM cache."""
+    """The log prints the size of saved prompts; otherwise every prompt is assumed to fit into the RAM cache."""
     images: int = 0
-    """Requests with images, each of which is taken to have as many tokens as the others."""
+    """Requests with images; every image is assumed to have the same number of tokens."""
     answers_unlike: int = 0
-    """Of bodies alone: requests whose recorded answer counts another length; what it says of reuse is left out."""
+    """With bodies only: requests whose recorded answer shows a different length; its reuse counts are ignored."""
 
 
 class ReplaySetting(msgspec.Struct):
@@ -65,7 +65,7 @@ class ReplaySetting(msgspec.Struct):
     name: str
     recorded: int | float | bool | str
     assumed: bool
-    """Nothing says it: the default of the build."""
+    """True if nothing shows the value: it is the default of the build."""
     changed: int | float | bool | str
 
 
@@ -77,14 +77,15 @@ class ReplayAccount(msgspec.Struct):
     reused_tokens: int
     computed_tokens: int
     new_tokens: int | None
-    """Never sent before, or the last of a prompt, which is always computed; None of the server, which does not say."""
+    """Never sent before, or the last token of a prompt, which is always computed; None for the server, which does not
+    report it."""
     lost_tokens: dict[str, int] | None
-    """Sent before and recomputed, by the cause; None of the server."""
+    """Sent before and recomputed, by cause; None for the server."""
     prompt_ms: float | None
     """Milliseconds; of the server as printed, of the replay by its speed at each depth. None where there are no
     times."""
     too_long: int = 0
-    """Requests that did not fit the context of a slot; they are in no sum."""
+    """Requests that did not fit a slot's context; all sums exclude them."""
 
 
 class ReplayedConversation(msgspec.Struct):
@@ -106,7 +107,7 @@ class Simulation(msgspec.Struct):
     inputs: list[str]
     placed: Placed
     fit: ReplayFit | None
-    """None without a log and without recorded counts: there is nothing to hold the replay against."""
+    """None without a log and without recorded counts: the replay cannot be checked."""
     settings: list[ReplaySetting]
     server: ReplayAccount | None
     """As the log or the recorded answers say, of the requests in ``fit``."""
@@ -118,18 +119,18 @@ class Simulation(msgspec.Struct):
 
 
 class Candidate(msgspec.Struct):
-    """Settings that the replay was asked about."""
+    """Settings evaluated by replay."""
 
     options: str
-    """In the form of the command line."""
+    """Options in the form of the command line."""
     saved_tokens: int
-    """Prompt tokens that are not computed any more."""
+    """Prompt tokens that are no longer computed."""
     saved_ms: float | None
     """Milliseconds; None where the log has no times."""
     memory_mib: float | None
-    """MiB that it may take more than now, at most; None where the log prints no sizes."""
+    """Maximum additional MiB compared with now; None if the log prints no sizes."""
     memory_why: str
-    """What the memory is taken for, or which size is not known."""
+    """What the memory is used for, or which size is unknown."""
 
 
 MemoryKind = Literal["slots", "ram", "checkpoints"]
@@ -147,32 +148,32 @@ class MemoryHeld(msgspec.Struct):
     ms: float | None
     """Milliseconds that computing them would have taken; None where the log has no times."""
     entries: int
-    """Slots that there are; prompts of the RAM cache, or checkpoints in all slots, at most at once."""
+    """Number of slots; or peak number of prompts in the RAM cache, or of checkpoints in all slots."""
     held_mib: float | None = None
-    """At most at once; None where the log prints no sizes."""
+    """Peak size; None if the log prints no sizes."""
     limit_mib: float | None = None
-    """What the settings allow: of slots it is taken at the start; None without a limit or without sizes."""
+    """Size allowed by the settings; slots allocate it at start-up. None without a limit or without sizes."""
     made: int | None = None
-    """Prompts that were ever saved to the RAM cache; None of others."""
+    """Prompts that were ever saved to the RAM cache; None for other kinds."""
     options: str | None = None
     """The smallest value that keeps 99 % of all that was reused; None where nothing smaller does."""
     enough_mib: float | None = None
-    """What that value allows."""
+    """MiB that this value allows."""
 
 
 class MemoryBill(msgspec.Struct):
-    """What memory held against what it saved."""
+    """Memory used, compared with the tokens that it saved."""
 
     held: list[MemoryHeld]
     saving_mib: float | None
     """RAM cache while a prompt was saved, with the checkpoints of the slots, at most: a lower bound of what the process
     took beside model and slots. None where the log prints no sizes."""
     logged_mib: float | None
-    """The RAM cache at most as the log prints it; None where it does not."""
+    """Peak size of the RAM cache as the log prints it; None if it does not."""
     logged_saving_mib: float | None
-    """The same while a prompt was saved."""
+    """Peak size while a prompt was saved."""
     killed: bool
-    """The system ended this server for lack of memory: then nothing that takes more is advised."""
+    """The OS killed this server because memory ran out: nothing that needs more memory is advised."""
     least: Candidate | None = None
     """All smaller values together, as far as they keep 99 % of what was reused; None where there are none."""
 
@@ -193,9 +194,9 @@ class AgentsFit(msgspec.Struct):
     """Conversations that alternate on a server, and what keeps all of them."""
 
     alternating: int
-    """Conversations that are in use at once, at most."""
+    """Most conversations in use at the same time."""
     conversations: int
-    """All of several requests."""
+    """All conversations with several requests."""
     kept: int
     """Those that lost nothing for lack of slots or RAM cache under the recorded settings."""
     span_s: float | None
@@ -204,32 +205,33 @@ class AgentsFit(msgspec.Struct):
     """The smallest value of each setting that keeps all, the one that takes least memory first; empty where all are
     kept, or no such setting is known."""
     saved_ms_per_day: float | None = None
-    """Milliseconds that the first of these would save in a day of such traffic; None for less than an hour of it."""
+    """Milliseconds per day that the first change would save with such traffic; None if the traffic covers less than an
+    hour."""
     sessions: CacheSessions | None = None
-    """SGLang: those that the bodies name; None where they name none."""
+    """Cache sessions that the bodies name (SGLang's ``session_id``); None if they name none."""
 
 
 class FirstTurn(msgspec.Struct):
-    """The beginning that conversations share, and what it is worth to compute it before they begin."""
+    """The prefix that conversations share, and what computing it in advance saves."""
 
     common_tokens: int
-    """Tokens that the conversations which begin alike share with the request that warms them."""
+    """Tokens that conversations with the same prefix share with their warm-up request."""
     alike: int
-    """Conversations that begin so."""
+    """Conversations with this prefix."""
     conversations: int
     path: str
-    """The request whose head warms: ``bodies.jsonl#4``."""
+    """The request whose beginning is sent to warm the cache: ``bodies.jsonl#4``."""
     messages: int
-    """Messages of it that are kept, behind tools and system prompt."""
+    """Messages of it that are kept, after tools and system prompt."""
     slots: int
     """Slots to which it is sent: 1 where one is enough, else all of them."""
     starts: int
     """Times that it is sent: at the start, and after every stop."""
     cost_tokens: int
-    """Computed by the requests that warm."""
+    """Tokens computed by the warm-up requests."""
     cost_ms: float | None
     saved_tokens: int
-    """Not computed any more in the requests of the traffic, by replay."""
+    """Tokens that the requests of the traffic no longer compute, by replay."""
     saved_ms: float | None
 
 
@@ -237,7 +239,7 @@ KindName = Literal["main turn", "title", "summary", "autocomplete", "tool search
 
 
 class RequestKind(msgspec.Struct):
-    """Requests of one kind, as their bodies tell it."""
+    """Requests of one kind, as their bodies show it."""
 
     kind: KindName
     """``title``: also tags and follow-ups. ``summary``: also compaction. ``main turn``: all that nothing else is known
@@ -249,7 +251,7 @@ class RequestKind(msgspec.Struct):
     ms: float | None
     """Milliseconds of computing these; None where the log has no times."""
     displaced_tokens: int = 0
-    """What the other requests would have reused more without these, by replay; 0 of main turns."""
+    """Additional tokens that other requests would have reused without these, by replay; 0 for main turns."""
 
 
 StopReason = Literal["sleep", "out of memory", "told to", "unknown"]
@@ -259,7 +261,7 @@ class ServerStop(msgspec.Struct):
     """An end of all caches: the process ended, or the server slept."""
 
     line: int | None
-    """Of a sleep the line that says so, of a process the first line of a request of the next one."""
+    """For a sleep, the line that shows it; for a process, the first line of a request to the next process."""
     reason: StopReason
     """``sleep``: --sleep-idle-seconds. ``told to``: it ended in order, as on a deploy, a swap to another model, or when
     a keep-alive or ttl ran out. ``unknown``: its last lines are not there, as after a crash."""
@@ -268,24 +270,24 @@ class ServerStop(msgspec.Struct):
     requests: int
     """Requests until the next stop that found less than they had sent before."""
     lost_tokens: int
-    """What these recomputed because of it."""
+    """Tokens that these requests recomputed because of it."""
     lost_ms: float | None
 
 
 class ServerRestore(msgspec.Struct):
-    """A saved state that was put back into a slot, and what the next request made of it."""
+    """A saved state that was restored into a slot, and how much of it the next request reused."""
 
     line: int
     source: Literal["slot file", "RAM cache"]
     slot: int
     restored_tokens: int | None
-    """None where no line shows how much that was."""
+    """None if no line shows how much that was."""
     prompt_tokens: int
     reused_tokens: int
     worked: bool
-    """At least half of what was put back was reused."""
+    """True if at least half of the restored tokens were reused."""
     why: str
-    """Why not; empty where it worked."""
+    """Why it did not work; empty if it did."""
 
 
 class Tuning(msgspec.Struct):
@@ -303,7 +305,7 @@ class Tuning(msgspec.Struct):
     computed."""
     memory_limit_mib: float | None
     over_limit: list[str]
-    """Options that save tokens and need more memory than the limit, or nobody knows how much."""
+    """Options that save tokens but need more memory than the limit, or an unknown amount."""
     singles: list[Candidate]
     """Single changes that help, the best first."""
     best: Candidate | None
@@ -311,16 +313,16 @@ class Tuning(msgspec.Struct):
     cause: Finding | None = None
     """The finding of the log that cost most tokens."""
     bill: MemoryBill | None = None
-    """What memory held against what it saved; None of vLLM and SGLang."""
+    """Memory used, compared with the tokens that it saved; None for vLLM and SGLang."""
     agents: AgentsFit | None = None
-    """None where no two conversations alternate, or nothing tells them apart."""
+    """None unless at least two distinguishable conversations alternate."""
     stops: list[ServerStop] = []
     """Restarts and sleeps in the log."""
     restores: list[ServerRestore] = []
-    """From slot files all; from the RAM cache those that did not work."""
+    """Restores: all from slot files; from the RAM cache only those that failed."""
     ram_restores: int = 0
-    """From the RAM cache, all."""
+    """Number of all restores from the RAM cache."""
     first_turn: FirstTurn | None = None
-    """None where no beginning is worth it, and without bodies."""
+    """None if no prefix is worth it, and without bodies."""
     kinds: list[RequestKind] = []
     """Kinds of requests, what takes most first; empty where all are main turns, and without bodies."""

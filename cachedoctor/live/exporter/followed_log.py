@@ -23,7 +23,7 @@ from cachedoctor.model import CacheDoctorError, Finding, InputInfo
 
 _VERSION = 1
 _DIGEST = 16
-"""Bytes: two files do not begin alike by chance."""
+"""Bytes of the digest of a file's beginning: enough that two files do not match by chance."""
 
 
 class ReadFile(msgspec.Struct, frozen=True):
@@ -40,13 +40,13 @@ class SavedLog(msgspec.Struct, frozen=True):
     path: str
     """As ``Place.key`` writes it."""
     files: list[ReadFile] = []
-    """It and its rotations, as far as they were read; the last one is the one that was read at that moment."""
+    """The log and its rotations, as far as they were read; the last one is the file being read at that time."""
     quiet: bool = False
     """It had fallen silent there."""
     counts: list[tuple[LabelledCount, int, int]] = []
-    """What was counted, and what was shown of it: a counter that was shown never falls."""
+    """The counts, and the values exported: an exported counter never decreases."""
     gone: bool = False
-    """It was away for so long that its counters are no longer shown; should it come back, they continue here."""
+    """The log was missing so long that its counters are no longer exported; if it returns, they continue here."""
 
 
 class SavedState(msgspec.Struct, frozen=True):
@@ -59,7 +59,7 @@ class SavedState(msgspec.Struct, frozen=True):
 
 
 class FileBeginning:
-    """Bytes of one file as they come."""
+    """The first bytes of one file, as they are read."""
 
     def __init__(self) -> None:
         self.size = 0
@@ -81,7 +81,7 @@ def encoded(state: SavedState) -> bytes:
 
 
 def decoded(path: str, content: bytes) -> SavedState:
-    """Read such a file; raises ``CacheDoctorError`` where it is none."""
+    """Parse such a file; raises ``CacheDoctorError`` if it is not one."""
     try:
         state = msgspec.json.decode(content, type=SavedState)
     except msgspec.MsgspecError as fault:
@@ -99,16 +99,17 @@ FILES = 64
 _ATTEMPTS = 20
 """Times that reading begins again because the log was rotated meanwhile."""
 _TORN = 4096
-"""Bytes before an unfinished line by which is told whether the next file begins another one."""
+"""Bytes kept from the end of a file whose last line is unfinished, to decide whether the next file starts a new
+line."""
 
 Begin = Callable[[Listener], Analyzer]
 
 
 class FollowedLog:
-    """Is read step by step; may be asked for its counts between two steps."""
+    """A log that is read step by step; its counts are available between two steps."""
 
     def __init__(self, place: FollowedPath, begin: Begin, values: LabelValues, saved: SavedLog | None = None) -> None:
-        """``begin`` makes an analyzer; ``saved``: what the last run left of this log."""
+        """``begin`` makes an analyzer; ``saved``: what the last run saved about this log."""
         self.place = place
         self._begin = begin
         self._values = values
@@ -116,11 +117,11 @@ class FollowedLog:
         self._shown: Counts = Counter({series: shown for series, _, shown in self._saved.counts})
         self._steps: Iterator[bool] | None = None
         self._reached: float | None = None
-        """When its end was reached."""
+        """Time at which the end of the log was reached."""
         self._anew()
 
     def step(self) -> bool:
-        """Read on a little; returns whether something was there.
+        """Read on a little; returns whether there was something to read.
 
         After a ``SourceError`` it may be called again.
         """
@@ -133,7 +134,7 @@ class FollowedLog:
             raise
 
     def _anew(self) -> None:
-        """Begin with the first byte, and with what was counted before."""
+        """Start again at the first byte, with the previous counts."""
         self._counts = RequestCounts(self.place.name, self._values)
         self._analyzer = self._begin(self._counts)
         self._info: InputInfo = self._analyzer.open(self.place.path)
@@ -141,13 +142,13 @@ class FollowedLog:
         self._marks = list(self._saved.files)
         self._base: Counts = Counter({series: counted for series, counted, _ in self._saved.counts})
         self._zero: Counts = Counter()
-        """What had been counted where the last run stood."""
+        """The counts at the position where the last run stopped."""
         self._torn = b""
-        """What was read last of a rotation whose last line has no end."""
+        """The last text read of a rotation whose last line lacks a newline."""
         self._heard, self._quiet, self._reached = time.monotonic(), False, None
 
     def _read(self) -> Iterator[bool]:
-        """Yield at each step whether something was there."""
+        """Yield at each step whether there was something to read."""
         for _ in range(_ATTEMPTS):
             self._anew()
             listed = before(self.place.path)
@@ -193,7 +194,7 @@ class FollowedLog:
         self._files = [*self._files[1 - FILES :], FileBeginning()]
 
     def _take(self, chunk: bytes) -> None:
-        """Take bytes of the present file."""
+        """Take bytes of the current file."""
         self._heard, self._quiet = time.monotonic(), False
         file = self._files[-1]
         if self._torn and chunk:
@@ -210,7 +211,7 @@ class FollowedLog:
                 self._begin_counting(file.read())
 
     def _begin_counting(self, here: ReadFile) -> None:
-        """Count from here on, where the last run had read so far."""
+        """Start counting here, where the last run stopped reading."""
         if here not in self._marks:
             return
         if self._saved.quiet and here == self._marks[-1]:
@@ -219,7 +220,7 @@ class FollowedLog:
         self._zero = self._counted(self._counts.everything())
 
     def _rest(self) -> None:
-        """Nothing new is there."""
+        """Handle the end of the log: there is nothing new."""
         self._marks = []  # the rest is new
         now = time.monotonic()
         if not self._quiet and (self._reached is None or now - self._heard >= IDLE_SECONDS):
@@ -241,25 +242,25 @@ class FollowedLog:
         return requests
 
     def _since(self, counts: Counts) -> Counts:
-        """Add what was counted before."""
+        """Add the previous counts."""
         total = self._counted(counts)
         total.update(self._base)
         total.subtract(self._zero)
         return total
 
     def counts(self) -> Counts:
-        """Return what is to be shown; none of it ever falls, though what is said of a request may be taken back."""
+        """Return the counts to export; none ever decreases, even if a request is judged differently later."""
         if self.is_current:
             self._shown |= self._since(self._counts.settled())
         return self._shown
 
     @property
     def waits(self) -> bool:
-        """Whether there is more to be shown soon."""
+        """Whether more counts are to be exported soon."""
         return self._counts.waits
 
     def findings(self) -> list[Finding]:
-        """Return what stands now."""
+        """Return the current findings."""
         unknown = [self._info.path] if self._info.lines and not self._info.recognised else []
         return self._analyzer.standing(unknown=unknown, ended=False)
 
@@ -272,7 +273,7 @@ class FollowedLog:
         return self._counts.server(origin)
 
     def saved(self) -> SavedLog:
-        """Return what the next run needs; as long as the log is read again, that is what the last one left."""
+        """Return the state for the next run; while the log is read again, that is the state of the last run."""
         if not self.is_current:
             return self._saved
         shown, counted = self.counts(), self._since(self._counts.everything())
@@ -280,7 +281,7 @@ class FollowedLog:
         return SavedLog(self.place.key, [file.read() for file in self._files], self._quiet, counts)
 
     def inherit(self, counts: Counts) -> None:
-        """Take what another log of the same server had counted, which is gone."""
+        """Take over the counts of another log of the same server, which is gone."""
         self._base.update(counts)
         self._shown.update(counts)
         held = [(series, self._base[series], self._shown[series]) for series in {**self._base, **self._shown}]

@@ -17,7 +17,7 @@ _POD = late(r"([^_]+)_([^_]+)_[^_]+")
 _CONTAINER_LOG = late(r"\d+\.log")
 """``N.log``: one for each start of a container."""
 _HEAD = 1 << 15
-"""Bytes by which a file is known to be no log of a server, however it continues."""
+"""First bytes that decide that a file is not a server log, however it continues."""
 
 
 class FollowedPath(NamedTuple):
@@ -25,9 +25,9 @@ class FollowedPath(NamedTuple):
 
     path: str
     name: str
-    """As the label ``server`` has it."""
+    """Value of the label ``server``."""
     is_named: bool
-    """The user named it: it stays, also when it is gone for a while."""
+    """The user named it: it is kept even while the file is missing."""
 
     @property
     def key(self) -> str:
@@ -36,7 +36,7 @@ class FollowedPath(NamedTuple):
 
 
 class Places:
-    """Looks for logs, as often as it is asked."""
+    """Finds the logs to follow, each time it is called."""
 
     def __init__(self, logs: list[str], folders: list[str], complain: Callable[[str, str], None]) -> None:
         """``logs`` may be folders as well; ``complain`` takes message and hint where a folder cannot be listed."""
@@ -46,7 +46,7 @@ class Places:
         self._complain = complain
         self._told: set[str] = set()
         self.followed: set[str] = set()
-        """Logs, whatever they begin with by now; to be set by who follows them."""
+        """Logs, whatever their first bytes are now; set by the code that follows them."""
         self._others: dict[str, tuple[int, int]] = {}
         """Inode and size of files that are not logs, so far."""
 
@@ -118,7 +118,7 @@ def _listed(folder: str) -> list[os.DirEntry[str]]:
 
 
 def _without_rotations(paths: list[str]) -> list[str]:
-    """Leave out what another of them was before: it is read with that one."""
+    """Leave out logs that are earlier rotations of another one: they are read with that one."""
     old = {
         name
         for path in paths

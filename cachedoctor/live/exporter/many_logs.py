@@ -16,15 +16,15 @@ from cachedoctor.live.exporter.request_counts import Counts, LabelledCount, Labe
 from cachedoctor.model import CacheDoctorError, Severity
 
 LOOK = 5.0
-"""Seconds between two looks for new logs, and for those that could not be read."""
+"""Seconds between two searches for new logs, and for those that could not be read."""
 FINDINGS = 5.0
-"""Seconds for which findings are not asked for again."""
+"""Minimum seconds between two computations of the findings."""
 GONE = 300.0
-"""Seconds after which a log that was found, and is gone, is no longer shown: Prometheus looks back as far."""
+"""Seconds after which a discovered log that is gone is no longer exported; Prometheus looks back as far."""
 MOST_GONE = 256
-"""Logs that are gone of which is known how far they were read, the last ones: one that comes back continues there."""
+"""Number of missing logs whose read position is kept, the latest ones: one that comes back continues there."""
 _STEPS = 16
-"""Steps of one log before the next one has its turn."""
+"""Steps of one log before the next one is read."""
 
 Complain = Callable[[str, str], None]
 """Takes a message and a hint, for one line."""
@@ -39,7 +39,7 @@ class FindingLabels(NamedTuple):
 
 
 class Numbers(NamedTuple):
-    """All that is shown at a moment."""
+    """All numbers exported at one time."""
 
     counts: Counts
     findings: Counter[FindingLabels]
@@ -55,22 +55,22 @@ class _Followed:
     def __init__(self, log: FollowedLog, now: float) -> None:
         self.log = log
         self.seen = now
-        """When it was last there."""
+        """Time at which the log last existed."""
         self.is_there = True
         self.failed: float | None = None
-        """When it could not be read; None where it can."""
+        """Time at which it could not be read; None if it can."""
         self.told = ""
-        """What was said of it last."""
+        """The last message printed about it."""
         self.has_begun = False
-        """It was read to its end once, or cannot be read."""
+        """True if it was read to its end once, or cannot be read."""
         self.changed = True
-        """Something came since findings were asked for."""
+        """True if something came since the findings were computed."""
         self.asked = -FINDINGS
         self.findings: Counter[FindingLabels] = Counter()
 
 
 class ManyLogs:
-    """Is told to read a little, as often as it has something to read."""
+    """Reads a little of every log at each call."""
 
     def __init__(
         self,
@@ -93,12 +93,12 @@ class ManyLogs:
         self._logs: dict[str, _Followed] = {}
         self._looked: float | None = None
         self._came = self._started
-        """When something changed."""
+        """Time of the last change."""
         self.shown: Numbers | None = None
-        """What is to be shown; None before all logs that were there at first are read: counters would begin too low."""
+        """What is exported; None until all initial logs are read, because counters would start too low."""
 
     def round(self) -> bool:
-        """Give every log its turn; returns whether there was anything to read."""
+        """Read a little of every log; returns whether there was anything to read."""
         now = self._clock()
         if self._looked is None or now - self._looked >= LOOK:
             self._looked = now
@@ -107,7 +107,7 @@ class ManyLogs:
         return any(came)
 
     def show(self) -> None:
-        """Bring up to date what is shown."""
+        """Update the exported numbers."""
         if self.shown is None:
             if not all(followed.has_begun for followed in self._logs.values()):
                 return
@@ -127,7 +127,7 @@ class ManyLogs:
         self.shown = Numbers(counts, findings, readable, hit_rates)
 
     def state(self) -> SavedState:
-        """Return what the next run needs."""
+        """Return the state for the next run."""
         logs = [followed.log.saved() for followed in self._logs.values()]
         return SavedState(labels=self._values.known(), logs=[*logs, *self._saved.values(), *self._gone.values()])
 
@@ -177,7 +177,7 @@ class ManyLogs:
             del self._gone[next(iter(self._gone))]
 
     def _back(self, key: str) -> SavedLog | None:
-        """Return what was known of a log that is there again; its labels need room again."""
+        """Return the saved state of a log that is back, and count its labels again."""
         log = self._gone.pop(key, None)
         if log is None:
             return None
@@ -189,7 +189,7 @@ class ManyLogs:
         return SavedLog(key, log.files, log.quiet, [(series, counted[series], shown[series]) for series in counted])
 
     def _make_room(self, servers: set[str]) -> None:
-        """Let go of servers to which no log is written any more."""
+        """Drop servers that no log belongs to any more."""
         used = {series.server for followed in self._logs.values() for series in followed.log.counts()}
         used |= {followed.log.server(None) for followed in self._logs.values()}
         for server in servers - used:
@@ -235,7 +235,7 @@ class ManyLogs:
             self._complain(message, hint)
 
     def _ask(self, followed: _Followed) -> None:
-        """Ask for the findings of a log when something came, but not too often."""
+        """Compute the findings of a log if something came, but not too often."""
         log, now = followed.log, self._clock()
         if not log.is_current or not followed.changed or now - followed.asked < FINDINGS:
             return

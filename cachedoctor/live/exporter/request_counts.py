@@ -1,4 +1,4 @@
-"""Sums over the requests of one log, by labels that are masked, cut and bounded in number."""
+"""Sums over the requests of one log, by labels that are masked, truncated and bounded in number."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from cachedoctor.redaction import sanitize
 from cachedoctor.report.text.text_safe import visible
 
 OTHER = "other"
-"""Stands for all values of a label that came when it had as many as it may have."""
+"""Replaces all further values of a label that has reached its limit."""
 MOST = 100
-"""Values of one label, unless told otherwise: a database of time series pays for each of them."""
+"""Default limit of values of one label: each one is a time series that the database must store."""
 _LENGTH = 120
 """Code points of a value."""
 
 
 class LabelValues:
-    """Knows which values each label has so far."""
+    """The values that each label has so far."""
 
     def __init__(self, most: int = MOST, known: Mapping[str, Sequence[str]] | None = None) -> None:
-        """``known``: those that a run before had, by label."""
+        """``known``: values from an earlier run, by label."""
         self._most = most
         self._known = {label: dict.fromkeys(values[:most]) for label, values in (known or {}).items()}
 
@@ -59,13 +59,13 @@ def _shown(word: str) -> str:
 
 
 SETTLED = 2.0
-"""Seconds after which a request is counted: the line that says who asked comes within milliseconds."""
+"""Seconds after which a request is counted: the line that names the client follows within milliseconds."""
 
 Metric = Literal["tokens", "ns", "requests", "lines", "unread"]
 
 
 class LabelledCount(NamedTuple):
-    """What is counted, and the values of its labels; empty where one does not apply or the log does not show."""
+    """A counter and the values of its labels; empty if one does not apply or the log does not show it."""
 
     metric: Metric
     server: str
@@ -79,12 +79,12 @@ Counts = Counter[LabelledCount]
 
 
 class RequestCounts(Listener):
-    """Hears of every request of a log."""
+    """Counts every request of a log."""
 
     patient = False
 
     def __init__(self, name: str, values: LabelValues, clock: Callable[[], float] = time.monotonic) -> None:
-        """``name``: of the log, as the label ``server`` has it."""
+        """``name``: value of the label ``server`` for this log."""
         super().__init__()
         self._name = name
         self._values = values
@@ -92,7 +92,7 @@ class RequestCounts(Listener):
         self._causes = dict(names.names())
         self._final: Counts = Counter()
         self._recent: dict[int, tuple[float, Judged]] = {}
-        """When it was heard of, and the request, by its number."""
+        """When it was first seen, and the request, by its number."""
         self.hit_rates: dict[tuple[str, str], float] = {}
         """The last one that vLLM logged, by server and engine."""
 
@@ -110,7 +110,7 @@ class RequestCounts(Listener):
                 self._final[LabelledCount("tokens", server, model, outcome=outcome)] += amount
 
     def examined(self, judged: list[tuple[Judged, Session]], findings: list[Finding]) -> None:
-        """Take requests that ended, and in their place those that are judged again."""
+        """Take finished requests; one that is judged again replaces its earlier verdict."""
         now = self._clock()
         for one, _ in judged:
             number = one.request.index
@@ -130,7 +130,7 @@ class RequestCounts(Listener):
 
     @property
     def waits(self) -> bool:
-        """Whether some are known, but not for long enough."""
+        """Whether some requests are too recent to be counted."""
         since = self._clock() - SETTLED
         return any(moment > since for moment, _ in self._recent.values())
 

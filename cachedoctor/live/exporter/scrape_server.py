@@ -56,16 +56,16 @@ _COUNTERS = {
 
 
 class MetricsPage(Collector):
-    """Gives what is shown at the moment when it is asked."""
+    """Returns the current metrics at each request."""
 
     def __init__(self, shown: Callable[[], Numbers | None]) -> None:
-        """``shown``: is called from another thread, and gives what nobody changes any more."""
+        """``shown`` is called from another thread, and returns an object that no longer changes."""
         self._shown = shown
         self._given: set[LabelledCount] | None = None
-        """Counters that a reader has had."""
+        """Counters that were exported before."""
 
     def describe(self) -> list[Metric]:
-        """Say nothing before it is asked."""
+        """Describe no metrics in advance."""
         return []
 
     def collect(self) -> Iterator[Metric]:
@@ -99,7 +99,7 @@ class MetricsPage(Collector):
         yield rates
 
     def _from_zero(self, counts: Counts) -> Counts:
-        """Return the counters, one that is new as 0 at first: Prometheus takes no first value for an increase.
+        """Return the counters; a new one is 0 at first, because Prometheus does not take a first value for an increase.
 
         Those that are there at first keep theirs, which is of the past.
         """
@@ -133,7 +133,7 @@ class _ScrapeServer(ThreadingHTTPServer):
     def __init__(self, host: str, port: int, handler: type[MetricsHandler], hosts: NamedHosts, most: int) -> None:
         self.hosts, self._most = hosts, most
         self._open: dict[socket.socket, bool] = {}
-        """Connections, the oldest first, and whether they have asked."""
+        """Connections, the oldest first, and whether each has sent a request."""
         self._lock = threading.Lock()
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         super().__init__((host, port), handler)
@@ -144,7 +144,7 @@ class _ScrapeServer(ThreadingHTTPServer):
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer in a thread of its own; where there are too many, the oldest that has not asked is closed."""
+        """Answer in a separate thread; if there are too many, the oldest connection without a request is closed."""
         with self._lock:
             if len(self._open) >= self._most:
                 oldest = next((one for one, has_asked in self._open.items() if not has_asked), next(iter(self._open)))
@@ -155,7 +155,7 @@ class _ScrapeServer(ThreadingHTTPServer):
         super().process_request(request, client_address)
 
     def has_asked(self, request: socket.socket) -> None:
-        """The head of a request is complete: its connection makes room last."""
+        """The head of a request is complete: its connection is closed last if space is needed."""
         with self._lock:
             if request in self._open:
                 self._open[request] = True
@@ -167,7 +167,7 @@ class _ScrapeServer(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing of readers that left."""
+        """Print nothing about readers that disconnected."""
         if not isinstance(sys.exception(), OSError):
             super().handle_error(request, client_address)
 
@@ -176,7 +176,7 @@ class _ScrapeHandler(MetricsHandler):
     timeout = _SILENT
 
     def do_GET(self) -> None:  # noqa: N802  # named by the standard library
-        """Give the page, whatever its path."""
+        """Return the page, whatever its path."""
         if not isinstance(self.server, _ScrapeServer):
             raise TypeError("a handler of another server")
         self.server.has_asked(self.connection)
@@ -199,7 +199,7 @@ class _ScrapeHandler(MetricsHandler):
 def serve(
     host: str, port: int, page: Collector, hosts: NamedHosts, most: int = MOST_READERS
 ) -> tuple[int, Callable[[], None]]:
-    """Serve the page in a thread; returns the port, and what ends it.
+    """Serve the page in a thread; returns the port, and the function that stops it.
 
     Raises ``OSError``.
     """

@@ -26,13 +26,13 @@ class Reply(NamedTuple):
     reused_tokens: int | None
     seconds: float
     refused: str | None = None
-    """Why, in the server's words, masked."""
+    """Reason of the refusal in the server's words, masked."""
     too_long: bool = False
     """The prompt does not fit into the context."""
     id: str | None = None
-    """Of the answer, which every one has for itself, unless it comes out of a store of answers."""
+    """Id of the answer, unique unless it comes from a response cache."""
     left_out: bool = False
-    """It has a usage in which nothing stands of what was reused."""
+    """It has a usage object without the number of reused tokens."""
 
 
 def read(at: ProbeConnection, answer: ProbeResponse, least_tokens: int = 1) -> Reply:
@@ -78,16 +78,16 @@ def _message(answer: ProbeResponse) -> str:
 
 
 MOST_BYTES = 8 << 20
-"""Of an answer; /metrics of a large vLLM has 1 MB."""
+"""Maximum bytes of an answer; /metrics of a large vLLM has 1 MB."""
 _QUOTED = 160
-"""Cells of a server's own words."""
+"""Maximum cells quoted of a server's own words."""
 MODELS, CHAT = "/v1/models", "/v1/chat/completions"
-"""What every server has; a gateway in front of it may refuse all else."""
+"""The paths that every server has; a gateway in front of it may reject all others."""
 _REDIRECTS = (301, 302, 303, 307, 308)
 
 
 class ProbeResponse(NamedTuple):
-    """Status, what the JSON of the body is (None: it is none), the bytes, and how long it took."""
+    """Status, the parsed JSON of the body (None if it is not JSON), the bytes, and the time it took."""
 
     status: int
     value: Any
@@ -151,12 +151,12 @@ class ProbeConnection:
         return ProbeResponse(answer.status, _json(raw), raw, seconds)
 
     def quote(self, text: object) -> str:
-        """Give the words of a server so that they can be shown: short, masked, on one line."""
+        """Format the words of a server for output: short, masked, on one line."""
         words = str(text).replace(self._key, "<key>") if self._key else str(text)
         return clipped(hidden(" ".join(words[:4096].split())), _QUOTED)
 
     def _unpacked(self, raw: bytes, coding: str) -> bytes:
-        """Undo what a gateway packs although it was asked not to."""
+        """Undo a compression that a gateway applied although the request did not allow it."""
         if coding in ("", "identity"):
             return raw
         if coding not in ("gzip", "x-gzip", "deflate"):

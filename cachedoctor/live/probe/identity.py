@@ -1,4 +1,4 @@
-"""What a server says of itself before it is asked: engine, build, model, slots, settings, whether it works.
+"""What a server reports about itself before the probe: engine, build, model, slots, settings, whether it works.
 
 Sources: llama.cpp tools/server/README.md (/props, /slots, /metrics), vLLM
 (/version, /metrics, ``cache_config_info``), SGLang (/get_server_info), ollama (/api/ps), LM Studio (/api/v0/models).
@@ -15,7 +15,7 @@ from cachedoctor.model import CacheDoctorError
 from cachedoctor.model.probed import ProbedServer
 
 PORTS = (9931, 8080, 1234, 11434, 8000, 30000)
-"""Where such servers listen when nothing else is said."""
+"""Ports on which such servers listen by default."""
 _RUNNING = late(
     rb"^(?:llamacpp:requests_processing|vllm:num_requests_running|sglang:num_running_reqs)"
     rb"(?:\{[^}\n]*\})? ([0-9.e+]{1,12})",
@@ -32,9 +32,9 @@ BUSY = {
     429: "the server is overloaded, or limits the request rate",
     503: "the server is not ready: it is loading its model or is overloaded",
 }
-"""Statuses that pass by themselves."""
+"""Temporary statuses."""
 _MODEL = 200
-"""Characters of a model's name that are taken for one."""
+"""Maximum characters of a valid model name."""
 
 
 def identify(at: ProbeConnection, model: str | None) -> tuple[ProbedServer, str | None]:
@@ -145,7 +145,7 @@ def _metrics(at: ProbeConnection, found: ProbedServer) -> None:
 
 
 def _block(said: dict[str, str]) -> int | None:
-    """Tokens of what vLLM reuses as a whole."""
+    """Tokens of a block, which vLLM reuses as a whole."""
     unit, *blocks = (_number(said.get(name, "")) for name in ("prefix_match_unit", *_BLOCKS))
     return unit or max((block for block in blocks if block is not None), default=None)
 
@@ -180,7 +180,8 @@ def _model(at: ProbeConnection, found: ProbedServer, listed: list[Any]) -> str |
 
 
 def _sees(listed: list[Any], asked: str | None) -> bool | None:
-    """Whether the list of models says that this one takes images, as llama-server's and gateways' do; None: no word."""
+    """Whether the list of models shows that this one takes images, as llama-server's and gateways' do; None if it does
+    not show it."""
     about = next((m.get("architecture") for m in listed if isinstance(m, dict) and m.get("id") == asked), None)
     modes = about.get("input_modalities") if isinstance(about, dict) else None
     return "image" in modes if isinstance(modes, list) else None

@@ -20,13 +20,13 @@ _MORE_CACHE = {
     "ollama": "OLLAMA_NUM_PARALLEL=2 or more",
 }
 _MUCH = 0.5
-"""Share of what is expected, from which on a prompt that is the same each time was recognised as such."""
+"""Share of the expected reuse above which an identical prompt counts as recognised."""
 Asked = Mapping[str, ProbeQuestion]
 _PLAIN = ("first", "again", "turn", "tail", "forced", "head", "back", "tools-again", "pair-a", "pair-b")
-"""Questions that a server has no reason to refuse but a small context."""
+"""Questions that a server can refuse only because its context is small."""
 _CAME_BACK = ("as expected", "noted")
 _INSERTED = 4
-"""Tokens that a server may count more than its own tokenizer made: marks of beginning."""
+"""Tokens that a server may count beyond the output of its own tokenizer, such as a BOS token."""
 _RAM_BLIND, _CUT_BLIND = 7964, range(7079, 7965)
 """Builds that use no RAM cache, and look for no checkpoint, while a projector is loaded; fixed in b8156 (CD209)."""
 _MENDED = 8156

@@ -1,4 +1,4 @@
-"""Compares what came back with what could have: by the server's counts, else by time."""
+"""Compares the actual reuse with the expected reuse: by the server's counts, else by time."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from cachedoctor.model.probed import Measure, ProbedServer, ProbeQuestion, State
 _SPARE = 8
 """Tokens that templates put after a prompt, and that no server reuses."""
 _SHARE = 0.7
-"""Of an estimated beginning that must come back."""
+"""Share of an estimated common prefix that must be reused."""
 _MOST_CHARS = 8
-"""Characters of a token, on the average, of what the probe sends."""
+"""Upper bound of the average characters per token in the texts that the probe sends."""
 _CHECKPOINT = 0.25
-"""Share of what is expected that a checkpoint of llama-server gives back at least (it may lie 516 tokens earlier)."""
+"""Minimum share of the expected reuse that a llama.cpp checkpoint restores (it may lie 516 tokens earlier)."""
 _LITTLE = 0.1
-"""Share of a prompt that every other one of the template may begin with."""
+"""Share of a prompt that all prompts of the same template may begin with."""
 _AT_LEAST = 0.05
-"""Seconds that computing a prompt must take to be seen."""
+"""Minimum seconds that computing a prompt must take to be measurable."""
 _TIMES = 3
-"""A prompt must take so many times what a short one takes."""
+"""A prompt must take this many times as long as a short one."""
 _NEAR, _FAR = 0.3, 0.6
-"""Share of a prompt by which a measured reuse may, and by which it must, fall short of the expected one."""
+"""Shares of a prompt: the largest shortfall of measured reuse that is normal, and the smallest that is a fault."""
 
 
 def judge_control(found: ProbeQuestion, chars: int) -> State:

@@ -18,7 +18,7 @@ _CHARS = 4
 _SIDE = 64
 """Pixels: some models take nothing smaller than a few dozen."""
 IMAGE_TOKENS = 600
-"""What most models make of a small image at most."""
+"""Maximum tokens that most models use for a small image."""
 _NOUNS = ("harbour", "ledger", "lantern", "bridge", "kettle", "window", "orchard", "compass", "archive", "market")
 _VERBS = ("opens", "closes", "follows", "carries", "measures", "repairs", "counts", "paints", "hides", "turns")
 _TOOLS = ("read_file", "list_folder", "run_tests", "search_text", "show_diff")
@@ -33,17 +33,17 @@ class Question(NamedTuple):
     after: tuple[str, ...] = ()
     """Questions whose prompts the server may still hold; the longest common beginning is what it can reuse."""
     together: str | None = None
-    """The question that begins at the same time."""
+    """The question that is sent at the same time."""
     control: bool = False
-    """Nothing of it was sent before: what is reused must be almost nothing."""
+    """No part of it was sent before: almost nothing may be reused."""
     extra: tuple[tuple[str, bool], ...] = ()
     """Further keys of the request."""
     optional: bool = False
-    """The answer is worth a note; it is not a fault of a cache."""
+    """A deviation is worth a note; it is not a fault of a cache."""
     goes_back: bool = False
-    """It diverges from what the server holds before its end, where some memories can only go back to checkpoints."""
+    """It diverges before the end of what the server holds; some memories can then only return to checkpoints."""
     picture: str = ""
-    """Text; when it is sent an image comes after the last message, and this after the image."""
+    """Text; with an image, the image follows the last message, and this text follows the image."""
 
 
 def prose(seed: str, chars: int) -> str:
@@ -74,7 +74,7 @@ def tools() -> list[Body]:
 
 
 def table(nonce: str, prompt_tokens: int) -> list[Question]:
-    """Give the questions in their order; ``nonce`` makes this run's prompts like no other's."""
+    """Give the questions in their order; ``nonce`` makes this run's prompts unique."""
     system = _system(nonce, prompt_tokens)
     user = _user("Which of these is open? " + prose(nonce + "u", prompt_tokens * _CHARS // 8) + " Answer yes or no.")
     edited = _user(str(user["content"]).replace("Answer yes or no.", "Answer with a number."))

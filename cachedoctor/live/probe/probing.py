@@ -1,4 +1,4 @@
-"""A probe with what is joined to it: a stored one from before, and the server's log."""
+"""A probe combined with an earlier, stored one, and with the server's log."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _EXCLUDES: tuple[tuple[frozenset[str], frozenset[str]], ...] = (
     (frozenset({"CD101", "CD102", "CD105", "CD108"}), frozenset({"again", "turn", "tail"})),
     (frozenset({"CD301", "CD302", "CD303"}), frozenset({"turn", "back"})),
 )
-"""Causes, and the questions whose answers exclude them when they came back."""
+"""Causes, and the questions whose answers exclude them if the prompts were reused."""
 _SHORTER = 0.8
-"""Of the stored prompts: what only long ones show may be missing from shorter ones."""
+"""Share of the length of stored prompts: with shorter prompts, problems that only long ones show may be missing."""
 
 
 def stored(path: str) -> Probe:
@@ -48,7 +48,7 @@ def stored(path: str) -> Probe:
 
 
 def join_before(now: Probe, before: Probe) -> None:
-    """Put beside each question how it was before, and whether the deviations are gone."""
+    """Add the earlier result to each question, and whether the deviations are gone."""
     earlier = {question.name: question for question in before.questions}
     now.changes = [
         ProbeChange(q.name, earlier[q.name].state, q.state, earlier[q.name].reused_tokens, q.reused_tokens)
@@ -68,7 +68,7 @@ def join_before(now: Probe, before: Probe) -> None:
 
 
 def _others(now: Probe, before: Probe) -> list[str]:
-    """Name what makes two probes unlike, beside settings, which are what a fix changes."""
+    """Name what differs between two probes, other than settings, which are what a fix changes."""
     then, here = before.server, now.server
     values = [
         ("server", then.engine, here.engine),
@@ -83,7 +83,7 @@ def _others(now: Probe, before: Probe) -> list[str]:
 
 
 def _same(name: str, then: str | None, now: str | None) -> bool:
-    """Whether two names can be of one thing; a build says itself always or never, and a model's path may go unsaid."""
+    """Whether two names can mean the same; a build is always or never reported, and a model's path may be missing."""
     if name == "model" and then is not None and now is not None:
         return now in (then, _SLASH.split(then)[-1]) or then == _SLASH.split(now)[-1]
     return then == now or (name != "build" and None in (then, now))
@@ -109,7 +109,7 @@ def _is_excluded(now: Probe, code: str) -> bool:
 
 
 def join_log(now: Probe, path: str) -> None:
-    """Put beside the answers what the server's log shows.
+    """Add what the server's log shows to the answers.
 
     Raises:
         CacheDoctorError: the log cannot be read.

@@ -19,22 +19,22 @@ from cachedoctor.model.probed import Probe, ProbeCause, ProbedServer, ProbeQuest
 from cachedoctor.model.report import Tool
 
 _AFTER_MISS = ("first", "again", "turn", "tail", "forced", "head")
-"""What is asked of a server that reuses nothing."""
+"""Questions for a server that reuses nothing."""
 _COUNTING = {name: facts.usage_option for name, facts in ENGINES.items()}
-"""Options with which a server says what it reused."""
+"""Options that make a server report its reuse."""
 _CHARS_AT_MOST = 64
-"""Characters of a token: a server that cuts prompts still takes more than this leaves of them."""
+"""Upper bound of characters per token: even a truncated prompt has more tokens than this estimate."""
 _ALWAYS = 1 << 30
 _TWICE = (("again", "first"), ("tools-again", "tools"), ("image", "look"), ("image", "system"))
 """Questions that send the same as another one."""
 _LATER = 1.1
-"""Seconds after which a prompt is rendered again: a template that writes the time writes another one then."""
+"""Seconds after which a prompt is rendered again: a template that prints the time then prints a different one."""
 _RENDERED = ("reasoning", "permuted")
 """What a server's template answers without a request."""
 
 
 class ProbeLimits(NamedTuple):
-    """What the user asked for."""
+    """Limits that the user set."""
 
     model: str | None
     prompt_tokens: int
@@ -66,7 +66,7 @@ def find(key: str | None, seconds: float) -> ProbeConnection:
 
 
 def probe(at: ProbeConnection, wanted: ProbeLimits, announce: Callable[[ProbedServer], None], version: str) -> Probe:
-    """Ask the server everything that limits allow; ``announce`` is called before the first request.
+    """Ask the server all questions that limits allow; ``announce`` is called before the first request.
 
     Raises:
         CacheDoctorError: the server is busy, down, or no server.
@@ -95,7 +95,7 @@ class _ProbeRun:
         self.order: dict[str, int] = {}
         """Questions by the number of requests that were sent before."""
         self.others: list[int] = []
-        """Numbers of requests before which somebody else used the server."""
+        """Request numbers before which another client used the server."""
         self.left_out_counts: set[str] = set()
         self.answers: dict[str, str] = {}
         """Ids of answers."""
@@ -183,7 +183,7 @@ class _ProbeRun:
         return self.asked[name].state if name in self.asked else "not asked"
 
     def _needless(self, ask: Question) -> bool:
-        """Whether the answer could tell nothing more."""
+        """Whether the answer could show nothing new."""
         if ask.name in ("look", "image"):
             return True  # they go with the system message
         if any(found.state == "refused" and not self.table[name].optional for name, found in self.asked.items()):
@@ -201,7 +201,7 @@ class _ProbeRun:
         return all(name in self.asked and self.asked[name].state == "less" for name in ("again", "turn"))
 
     def _extra(self, ask: Question) -> None:
-        """Ask what the table does not have, within the same limits."""
+        """Ask a question that is not in the table, within the same limits."""
         self.table[ask.name] = ask
         if self._affordable([ask]):
             self._ask([ask])
@@ -287,7 +287,7 @@ class _ProbeRun:
         return measuring.judge(found, self.server, goes_back, self._inserted(ask, found))
 
     def _inserted(self, ask: Question, found: ProbeQuestion) -> int:
-        """Tokens that were added to a prompt on its way; of an image nobody knows how many it is."""
+        """Tokens that were added to a prompt on its way; the number for an image is unknown."""
         if ask.picture:
             return self._inserted(self.table["back"], self.asked["back"]) if "back" in self.asked else 0
         mine = self.ids.get(ask.name)
@@ -377,14 +377,15 @@ class _ProbeRun:
         return slot_tasks(self.at) if self.server.engine == "llama.cpp" else None
 
     def _look(self) -> dict[int, tuple[int, bool]] | None:
-        """Look at the slots before a question: what changed since the last one, others did."""
+        """Check the slots before a question: other clients caused what changed since the last one."""
         now, last = self._slots(), self.slots
         if now is not None and (any(works for _, works in now.values()) or (last is not None and now != last)):
             self.others.append(self.requests)
         return now
 
     def _look_back(self, before: int | None) -> bool:
-        """Doubt what others may have evicted; False where nobody can say whether there were any.
+        """Mark answers as doubtful whose prompts other clients may have evicted; False if it is unknown whether there
+        were any.
 
         vLLM and SGLang count their answers; when the others came is not known there.
         """
@@ -398,7 +399,7 @@ class _ProbeRun:
         return self.slots is not None or after is not None
 
     def _leave_stored(self) -> None:
-        """Take back what is said of answers that something before the server had stored, instead of asking it."""
+        """Withdraw the verdicts on answers that came from a response cache in front of the server."""
         if len(set(self.answers.values())) < 2:
             return  # this server gives all the same id
         stored = [name for name, before in _TWICE if self.answers.get(name, 0) == self.answers.get(before, 1)]
@@ -412,7 +413,8 @@ class _ProbeRun:
             )
 
     def _doubt(self, ask: Question, found: ProbeQuestion) -> None:
-        """Take back that less came back, where others were there since that was asked which should have."""
+        """Withdraw the verdict that too little was reused, if other clients used the server since the prompt was sent
+        that should be reused."""
         since = min((self.order[name] for name in ask.after if name in self.order), default=0)
         if found.state == "less" and any(at > since for at in self.others):
             found.state = "unknown"

@@ -28,7 +28,7 @@ from cachedoctor.live.proxy.known_conversation import KnownConversation, KnownCo
 from cachedoctor.prompts.recognisers.client_marks import NAME
 
 _HEADER = late(re.escape(NAME) + r"(?:[ \t]*[A-Za-z_][\w-]*=[^;\s\\\"]*;)+")
-"""The header in the text of JSON: its last field ends with a semicolon, too, so that no half of one is dropped."""
+"""The header inside JSON text: its last field also ends with a semicolon, so that no partial header is dropped."""
 _REST = late(r"(?:\\n)*")
 """Line ends after it, as JSON writes them."""
 
@@ -46,7 +46,7 @@ class Fixed(NamedTuple):
 
 
 class BodyFixer:
-    """Applies the fixes that were asked for, and remembers what they need of each conversation."""
+    """Applies the requested fixes, and remembers what they need of each conversation."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._plain = [name for name in _PLAIN if name in names]
@@ -86,7 +86,7 @@ class BodyFixer:
     def _followed(
         self, body: bytes, request: RequestText, fixes: list[_Named], words: list[str], sender: bytes
     ) -> Fixed:
-        """Apply the fixes that remember as well, where the conversation is known to have borne them."""
+        """Apply the fixes with a memory too, if the conversation is known to have accepted them."""
         found = _trail(request)
         if found is None:
             request = _edited(request, fixes, words)
@@ -213,7 +213,7 @@ _PLAIN: dict[str, tuple[bytes, _Fix]] = {
     "strip-billing-header": (NAME.encode(), _strip_billing_header),
     "sort-tools": (b'"tools"', _sort_tools),
 }
-"""Fixes that need one body only, and bytes without which they have nothing to do."""
+"""Fixes that need only one body, and the bytes that must occur in it for them to apply."""
 # Reasoning first: a pinned message that becomes one of the user is none of the turns that were followed.
 _FOLLOWING = {
     "freeze-clock": freeze_clock,

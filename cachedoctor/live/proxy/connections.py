@@ -1,4 +1,4 @@
-"""Connections of clients: header fields that pass, who sent a request, how long a head may take."""
+"""Connections of clients: header fields that are forwarded, who sent a request, how long a head may take."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _HOP = frozenset(
 
 
 def passing(fields: Iterable[tuple[bytes, bytes]], without: frozenset[bytes] = frozenset()) -> Fields:
-    """Give the fields that continue, in their order and spelling, without those named in ``without`` (lower case)."""
+    """Give the fields to forward, in their order and spelling, without those named in ``without`` (lower case)."""
     fields = list(fields)
     named = {
         word.strip().lower() for name, value in fields if name.lower() == b"connection" for word in value.split(b",")
@@ -79,7 +79,7 @@ _TELLING = frozenset(
 _OTHER = frozenset({"idempotency", "template"})
 """Words of names that are about one request: ``Idempotency-Key``, ``chat_template``."""
 _COUNTING = "/count_tokens"
-"""End of the path at which a client has a request counted that it then sends."""
+"""End of the path by which a client asks for the token count of a request before sending it."""
 
 
 def tells_sender(name: str) -> bool:
@@ -90,7 +90,7 @@ def tells_sender(name: str) -> bool:
 
 
 class SenderDigest:
-    """Makes digests that are worth nothing outside of this process."""
+    """Makes digests that are useless outside this process."""
 
     def __init__(self) -> None:
         self._key = secrets.token_bytes(32)
@@ -113,17 +113,18 @@ class SenderDigest:
 
 
 _IDLE = 3630.0
-"""Seconds after which a connection without requests is closed: longer than the servers after would keep it."""
+"""Seconds after which an idle connection is closed: longer than the upstream servers would keep it."""
 _CLOSING = b"HTTP/1.1 %b\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
 
 class Limits(NamedTuple):
-    """What clients and servers that do nothing may hold up."""
+    """Limits on clients and servers that do nothing."""
 
     head: float = 30.0
-    """Seconds from a new connection, or from the first byte of a later request, to the end of the request's head."""
+    """Seconds allowed for a complete request header, from the new connection or from the first byte of a later
+    request."""
     heads: int = 256
-    """Connections whose head is not complete; one more closes the oldest of them."""
+    """Maximum connections with an incomplete request header; one more closes the oldest."""
     drain: float = 600.0
     """Seconds without a byte of any request, after which the end of the proxy waits for none of them: by then clients
     have given up."""
@@ -202,7 +203,7 @@ class ClientConnection(web.RequestHandler):
 
     @asynccontextmanager
     async def request(self) -> AsyncIterator[None]:
-        """In the block a request is under way: its head was complete."""
+        """Context in which a request is in progress: its head was complete."""
         self._heads.end(self)
         self._is_busy = True
         try:

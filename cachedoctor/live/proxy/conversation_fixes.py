@@ -24,7 +24,7 @@ class EditedBody(NamedTuple):
 
     edits: list[TextEdit]
     words: str
-    """What they do; quotes nothing of the body."""
+    """Description of the edits; quotes nothing of the body."""
 
 
 class RequestText(NamedTuple):
@@ -69,7 +69,8 @@ def _strings(text: str, content: JsonSpan | None) -> list[JsonSpan]:
 
 
 def freeze_clock(request: RequestText, followed: FollowedRequest) -> EditedBody | None:
-    """Put the first request's dates and times in; that the texts around them are equal, the conversation proves."""
+    """Restore the dates and times of the first request; the conversation proves that the texts around them are
+    equal."""
     found = [(string, stamp) for string in system_strings(request) for stamp in stamps(string.value)]
     known = followed.known
     if known.clock is None:
@@ -91,11 +92,11 @@ def freeze_clock(request: RequestText, followed: FollowedRequest) -> EditedBody 
 MOST_TOOLS = 256
 """Tools of a list that is kept."""
 _FREE = (None, "auto", {"type": "auto"})
-"""Values of ``tool_choice`` that let the model choose, also to call none."""
+"""Values of ``tool_choice`` that let the model choose a tool or none."""
 
 
 def keep_tools(request: RequestText, followed: FollowedRequest) -> EditedBody | None:
-    """Put back tools that went, in their order; new ones come after them, and changed ones pass changed."""
+    """Restore removed tools in their order; new ones come after them, and changed ones stay changed."""
     found = _tools(request)
     choice = request.body.get("tool_choice")
     if not found or (choice is not None and choice.value not in _FREE):
@@ -145,7 +146,7 @@ _BLOCKS = ("thinking", "redacted_thinking")
 
 
 def keep_reasoning(request: RequestText, followed: FollowedRequest) -> EditedBody | None:
-    """Put back what an answer or an earlier request had before the same turn of the same conversation."""
+    """Restore the reasoning that an answer or an earlier request had before the same turn of the same conversation."""
     messages, trail, known = request.messages(), followed.trail, followed.known
     edits: list[TextEdit] = []
     turns = 0
@@ -225,7 +226,7 @@ _MARKED = "cache_control"
 
 
 def keep_reminders(request: RequestText, followed: FollowedRequest) -> EditedBody | None:
-    """Put back what the client had added to earlier messages of a user and adds to the newest one now."""
+    """Restore what the client had added to earlier messages of a user and adds to the newest one now."""
     messages, trail, known = request.messages(), followed.trail, followed.known.reminded
     users = [n for n, place in enumerate(trail.places) if role(messages[place].value) == "user"]
     if not users:
@@ -268,7 +269,7 @@ _SYSTEM = ("system", "developer")
 _HOISTED = "/messages"
 """Part of the paths whose servers move system messages: also of those that only count."""
 _PLAIN = frozenset({"role", "content"})
-"""Keys of a message that says the same in the name of the user."""
+"""Keys of a message that can be sent with the role user instead: it has no others."""
 MOST_MESSAGES = 200
 """Messages that are pinned in one conversation."""
 
@@ -277,14 +278,15 @@ class _Standing(NamedTuple):
     """A system message in the middle of a request."""
 
     at: int
-    """In the list of messages."""
+    """Index in the list of messages."""
     turns: int
     """Turns before it."""
     said: str
 
 
 def pin_mid_system(request: RequestText, followed: FollowedRequest) -> EditedBody | None:
-    """Put back what vanished, drop what moved from its new place, and say as the user what would be moved."""
+    """Restore messages that vanished, drop moved ones from their new place, and send as the user what would be
+    moved."""
     messages = request.messages()
     here = _standing(messages, followed.trail.places)
     pinned = [one for one in followed.known.pinned if _holds(one, followed.trail.prefixes)]
@@ -328,7 +330,7 @@ def _holds(one: PinnedMessage, prefixes: tuple[int, ...]) -> bool:
 
 
 def _moved(one: PinnedMessage, free: list[_Standing]) -> _Standing | None:
-    """Where it stands now, further back; what is said twice moves once."""
+    """Its current position, further back; a message that occurs twice moves once."""
     found = next((s for s in free if s.said == one.said and s.turns > one.turns), None)
     if found is not None:
         free.remove(found)

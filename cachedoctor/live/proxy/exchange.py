@@ -8,12 +8,12 @@ import msgspec
 
 
 class ProxyOptions(msgspec.Struct, frozen=True):
-    """What the user asked the proxy to do with what it sees."""
+    """Options that the user set for the proxy."""
 
     record: str | None = None
     keep_text: bool = False
     record_size: int = 1 << 30
-    """Bytes at which the file of records is put aside, once."""
+    """Bytes at which the record file is rotated, once."""
     fixes: tuple[str, ...] = ()
     dry_run: bool = False
     tokenizer: str | None = None
@@ -33,24 +33,24 @@ class Exchange(msgspec.Struct):
     first_byte: float | None
     """Seconds until the first byte of the answer's body."""
     body: bytes | None
-    """As it was sent on; None where it was not held."""
+    """Body as forwarded; None if it was not held."""
     coding: str = ""
     """Content-Encoding of the body."""
     answer: bytes = b""
-    """What of the answer may say how long the prompt was."""
+    """The parts of the answer that may show the prompt length."""
     answer_coding: str = ""
     edits: tuple[str, ...] = ()
     """What was changed in the body, in words."""
     fault: str = ""
-    """Why it ended early, empty where it did not."""
+    """Why it ended early; empty if it did not."""
     untold: str = ""
     """Why the body was not held."""
     reply: bytes = b""
-    """The answer as the message that clients send back, JSON; where fixes are only tried and it is whole."""
+    """The answer as the message that clients send back (JSON); only in dry runs and if it is complete."""
     unfixed: str = ""
-    """Why the body was sent on unchanged although a fix had changed it, empty where it was not."""
+    """Why the original body was forwarded although a fix had changed it; empty if it was not."""
     sender: bytes = b""
-    """Keyed digest of who sent it; goes into no line and no record."""
+    """Keyed digest of the sender; never printed or recorded."""
 
 
 class Change(msgspec.Struct, omit_defaults=True):
@@ -63,7 +63,7 @@ class Change(msgspec.Struct, omit_defaults=True):
     common: int | None = None
     """Tokens before it; estimated where no tokenizer was given."""
     client: str | None = None
-    """Whose doing it is, where the prompts prove it."""
+    """Client that writes it, if the prompts prove it."""
     advice: str | None = None
 
 
@@ -73,18 +73,19 @@ class PassedRequest(msgspec.Struct, omit_defaults=True):
     sent: float
     """Seconds since 1970 when its head was read."""
     path: str
-    """Of its address, without what comes after `?`; a segment that is not of an API is a hash, `#2d711642`."""
+    """Path of its address, without the part after `?`; a segment that is not part of a known API is hashed,
+    `#2d711642`."""
     status: int
-    """Of the answer; 0 where there is none."""
+    """Status of the answer; 0 if there is none."""
     seconds: float
-    """Until it ended."""
+    """Seconds until it ended."""
     method: str = "POST"
     """No key where it is POST."""
     first_byte: float | None = None
     """Seconds until the first byte of the answer's body."""
     model: str | None = None
     conversation: int | None = None
-    """Number that the requests of one conversation share, in the order in which they turned up."""
+    """Number shared by all requests of one conversation, in order of first appearance."""
     prompt_tokens: int | None = None
     """As the server counted them."""
     cached_tokens: int | None = None
@@ -92,25 +93,25 @@ class PassedRequest(msgspec.Struct, omit_defaults=True):
     change: Change | None = None
     """None: the first request of its conversation, or it could not be compared."""
     recomputed: int | None = None
-    """Tokens of the previous prompt that this request had recomputed, by the counts of the answers."""
+    """Tokens of the previous prompt that were recomputed for this request, by the answers' counts."""
     edits: list[str] = []
-    """What fixes changed in the body, or with ``dry_run`` would have changed: name of the fix, colon, words."""
+    """What fixes changed in the body, or would have changed with ``dry_run``, as "fix name: description"."""
     dry_run: bool = False
-    """The edits were only tried: the request passed as the client sent it."""
+    """The edits were only simulated: the request was forwarded unchanged."""
     would_save: int | None = None
     """Tokens that the fixes would have kept in the cache; with ``dry_run`` only."""
     would_reuse: int | None = None
     """Tokens that would have been reused with the fixes in both requests; with ``dry_run`` only."""
     unfixed: str = ""
-    """Why the request passed without the edits that it was first sent with: the server refused them."""
+    """Why the request was forwarded again without its edits: the server rejected them."""
     fault: str = ""
     """Why it ended early."""
     untold: str = ""
-    """Why its prompt is not told."""
+    """Why its prompt was not checked."""
     is_prompt: bool = False
-    """It held a prompt, or may have held one."""
+    """True if it contains a prompt, or may contain one."""
     notes: list[str] = []
-    """What befell the recording."""
+    """Problems of the recording."""
 
 
 class RecordedDetails(msgspec.Struct, omit_defaults=True):
@@ -121,7 +122,7 @@ class RecordedDetails(msgspec.Struct, omit_defaults=True):
 
 
 class RecordedUsage(msgspec.Struct, omit_defaults=True):
-    """The server's counts, in the form of the OpenAI API, whatever its own; what it did not say has no key."""
+    """The server's counts, in the form of the OpenAI API, whatever its own; a count that it did not send has no key."""
 
     prompt_tokens: int | None = None
     prompt_tokens_details: RecordedDetails | None = None
@@ -140,7 +141,7 @@ class RecordedChange(msgspec.Struct):
     kind: str
     """As `diff` names it."""
     field: str | None
-    """What varies in it; a length and a hash where it is the client's word."""
+    """What varies in it; length and hash if it is text from the client."""
     place: str | None
     explanation: str
 
@@ -152,29 +153,29 @@ class Record(msgspec.Struct):
     """The first key of every record."""
     version: Literal[1]
     texts: Literal["digests", "kept"]
-    """Whether the body has stand-ins in place of its texts, or the texts (`--keep-text`)."""
+    """Whether the body has placeholders for its texts, or the real texts (`--keep-text`)."""
     sent: float
     """Seconds since 1970 when its head was read."""
     endpoint: str
     """Path of its address; a segment that is not of an API is a hash."""
     status: int
-    """Of the answer; 0 where there is none."""
+    """Status of the answer; 0 if there is none."""
     seconds: float
-    """Until it ended."""
+    """Seconds until it ended."""
     fault: str
-    """Why it ended early, empty where it did not."""
+    """Why it ended early; empty if it did not."""
     response: RecordedResponse
     conversation: int | None
     """Number that the requests of one conversation share."""
     recomputed: int | None
-    """Tokens of the previous prompt that this request had recomputed."""
+    """Tokens of the previous prompt recomputed for this request."""
     change: RecordedChange | None
     """None: nothing differs, the first request of its conversation, or it could not be compared."""
     edits: list[str]
     """What fixes changed in the body, or with `dry_run` would have changed."""
     dry_run: bool
-    """The edits were only tried: the body is as the client sent it. Records of older versions lack this key."""
+    """The edits were only simulated: the body is as the client sent it. Records of older versions lack this key."""
     unfixed: str
-    """Why the body was sent on without edits, empty where it was not. Records of older versions lack this key."""
+    """Why the body was forwarded without edits; empty if it was not. Records of older versions lack this key."""
     body: dict[str, Any]
-    """As it was sent on, with its edits."""
+    """Body as forwarded, with its edits."""

@@ -10,46 +10,46 @@ from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.live.proxy.json_spans import decode
 
 EACH = 32 << 20
-"""Bytes of one body: more is passed on and not checked."""
+"""Maximum bytes of one held body: a longer one is forwarded unchecked."""
 TOGETHER = 64 << 20
-"""Bytes of all bodies and answers that are held at one time."""
+"""Maximum bytes of all bodies and answers held at the same time."""
 ANSWER = 4 << 20
-"""Bytes of one answer, or of one line of a stream: more says nothing here."""
+"""Maximum bytes of one answer, or of one line of a stream: longer ones contain nothing useful here."""
 
 _TELLS = late(
     rb'"usage"\s*:\s*\{|"timings"|"meta_info"|\[DONE\]|"message_st|"response\.(?:created|completed|incomplete)"'
 )
-"""What a line of a stream has that ``metrics/responses.py`` reads."""
+"""Strings that mark the stream lines read by ``metrics/responses.py``."""
 
 
 class HeldBytes:
-    """The room that all copies share."""
+    """The memory budget that all copies share."""
 
     def __init__(self, together: int = TOGETHER) -> None:
         self._left = together
 
     def take(self, size: int) -> bool:
-        """Take room for so many bytes; False where there is none."""
+        """Reserve so many bytes; False if they are not available."""
         if size > self._left:
             return False
         self._left -= size
         return True
 
     def give_back(self, size: int) -> None:
-        """Room is free again."""
+        """Release reserved bytes."""
         self._left += size
 
 
 class BodyCopy:
-    """The copy of one request's body, given up as soon as it is too long."""
+    """Copy of one request's body, dropped as soon as it is too long."""
 
     def __init__(self, held: HeldBytes) -> None:
         self._held = held
         self._parts: list[bytes] = []
         self.size = 0
-        """Bytes of room that it takes."""
+        """Bytes of memory that it uses."""
         self.untold = ""
-        """Why there is no copy, in words; empty where there is one."""
+        """Why there is no copy, in words; empty if there is one."""
 
     def add(self, part: bytes) -> None:
         """Take the next part."""
@@ -66,7 +66,7 @@ class BodyCopy:
         self.drop()
 
     def whole(self) -> bytes | None:
-        """The body, None where it was given up.
+        """The body; None if it was dropped.
 
         Its parts become one: nothing is held twice for long.
         """
@@ -77,24 +77,24 @@ class BodyCopy:
         return self._parts[0] if self._parts else b""
 
     def drop(self) -> None:
-        """Give the room back."""
+        """Release its memory."""
         self._held.give_back(self.size)
         self._parts, self.size = [], 0
 
 
 class AnswerCopy:
-    """What of an answer may say how long its prompt was: all of a short one, the telling lines of a stream."""
+    """Parts of an answer that may show the length of its prompt: all of a short one, the relevant lines of a stream."""
 
     def __init__(self, held: HeldBytes, is_stream: bool) -> None:
         self._held, self._is_stream = held, is_stream
         self._kept = bytearray()
         self._line = bytearray()
         self._skips = False
-        """The line, or the answer, is too long, or others took the room."""
+        """The line or the answer is too long, or the shared memory budget is used up."""
 
     @property
     def size(self) -> int:
-        """Bytes of room that it takes."""
+        """Bytes of memory that it uses."""
         return len(self._kept) + len(self._line)
 
     def add(self, part: bytes) -> None:
@@ -109,7 +109,7 @@ class AnswerCopy:
         self._grow(self._line, rest)
 
     def told(self) -> bytes:
-        """What was kept; nothing of an answer that was too long."""
+        """The parts that were kept; empty for an answer that was too long."""
         if self._is_stream:
             self._end_line()
         elif self._skips:
@@ -135,31 +135,31 @@ class AnswerCopy:
 
 
 MOST = 256 << 10
-"""Bytes of an answer that are held: a longer one is not told."""
+"""Maximum bytes of a held answer: a longer one is not assembled."""
 _FIELDS = ("content", "reasoning_content", "reasoning", "thinking")
 _BLOCK_FIELDS = {
     "text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature", "input_json_delta": "input",
 }  # fmt: skip
-"""What each kind of delta of /v1/messages makes longer."""
+"""The field that each kind of /v1/messages delta extends."""
 
 
 class ReplyCopy:
-    """Puts an answer together while it passes."""
+    """Assembles an answer while it is forwarded."""
 
     def __init__(self, held: HeldBytes, is_stream: bool) -> None:
         self._held, self._is_stream = held, is_stream
         self.size = 0
-        """Bytes of room that it takes."""
+        """Bytes of memory that it uses."""
         self._line = bytearray()
         self._texts: dict[str, list[str]] = {}
         self._calls: dict[int, dict[str, Any]] = {}
         self._blocks: dict[int, dict[str, Any]] = {}
         self._pieces: dict[tuple[int, str], list[str]] = {}
-        """By block and field."""
+        """Pieces of the message, by block and field."""
         self._is_odd = False
-        """It is too long, others took the room, or it has several choices, or is none that is known here."""
+        """It is too long, the shared memory budget is used up, it has several choices, or its format is unknown."""
         self.is_over = False
-        """The last event of the stream has passed; of other answers only their end tells."""
+        """The last event of the stream has passed; other answers are complete only at their end."""
 
     def add(self, part: bytes) -> None:
         """Take the next part of the answer's body."""
@@ -172,7 +172,7 @@ class ReplyCopy:
         self._grow(rest)
 
     def message(self) -> dict[str, Any] | None:
-        """The message; None where it cannot be told."""
+        """The message; None if it cannot be assembled."""
         if self._is_odd:
             return None
         if not self._is_stream:

@@ -19,7 +19,7 @@ _REASONING = frozenset({"reasoning_content", "reasoning", "thinking"})
 _THOUGHTS = ("thinking", "redacted_thinking", "reasoning")
 _TEXTS = (None, "text", "input_text", "output_text")
 _MARKS = frozenset({"cache_control", "id", "tool_call_id", "tool_use_id", "call_id", "index", "signature"})
-"""Keys of messages, parts and calls that clients write again though they say the same."""
+"""Keys of messages, parts and calls that clients rewrite without changing the meaning."""
 _EMPTY: tuple[Any, ...] = (None, "", [], {})
 _TAG = r"<(?P<tag>(?:[a-z][\w-]{0,40}[_-])?(?:reminder|environment|context|details|state|status)(?:[_-][\w-]{0,20})?)>"
 TRAVELLING = late(rf"\s{{0,8}}{_TAG}(?:(?!</?(?P=tag)>).)*</(?P=tag)>\s{{0,8}}", re.S)
@@ -30,7 +30,8 @@ class TurnTrail(NamedTuple):
     """A conversation up to a request."""
 
     head: int
-    """Hash of the model's name, of whom the body names, and of the system prompt, but for the dates and times in it."""
+    """Hash of the model name, of the user, session and key that the body names, and of the system prompt without its
+    dates and times."""
     prefixes: tuple[int, ...]
     """Hash of the first n + 1 turns, for each n."""
     places: tuple[int, ...]
@@ -92,14 +93,14 @@ def role(message: Any) -> str | None:
 
 
 def _named(body: dict[str, Any]) -> str:
-    """Whom a body names: a user, a session, a key."""
+    """The user, session or key that a body names."""
     metadata = body.get("metadata")
     parts = [("", body), ("metadata.", metadata if isinstance(metadata, dict) else {})]
     return encode({place + key: part[key] for place, part in parts for key in part if tells_sender(key)})
 
 
 def _system(content: Any) -> list[str]:
-    """What a system prompt says, but for its dates and times."""
+    """Texts of a system prompt, without its dates and times."""
     if isinstance(content, str):
         return [_timeless(content)]
     found = []
@@ -123,7 +124,7 @@ def _timeless(text: str) -> str:
 
 
 def _bare(message: dict[str, Any]) -> tuple[str, ...]:
-    """What a turn says but for reasoning, equal for all forms in which clients send the same back."""
+    """Content of a turn without reasoning, equal for all forms in which clients send the same turn back."""
     if role(message) is None and message.get("type") == "reasoning":
         return ("reasoning",)
     rest, calls = _said(message, "content"), message.get("tool_calls")
@@ -192,12 +193,12 @@ def _said(part: dict[str, Any], *without: str) -> dict[str, Any]:
 MOST = 256
 """Conversations that are remembered: more than any server has slots."""
 EACH = 4 << 20
-"""Bytes that are remembered of one; one that has more is no longer edited."""
+"""Bytes remembered of one conversation; a larger one is no longer edited."""
 TOGETHER = 32 << 20
 ENDS = 1 << 14
-"""Places at which requests ended that are remembered, as hashes, longer than their conversations."""
+"""Number of positions at which requests ended that are kept, as hashes, for longer than their conversations."""
 _SEVERAL = None
-"""What is remembered of a place where several conversations ended."""
+"""Marker for a position at which several conversations ended."""
 _HASH = 40
 """Bytes of a hash in a list."""
 _NOTED = 8 << 20
@@ -205,16 +206,16 @@ _NOTED = 8 << 20
 
 
 class PinnedMessage(NamedTuple):
-    """A system message in the middle of a conversation, where it was first."""
+    """A system message in the middle of a conversation, at its first position."""
 
     turns: int
     """Turns before it."""
     prefix: int
-    """Their hash."""
+    """Hash of these turns."""
     said: str
-    """What it says, however it is written."""
+    """Its content, however it is written."""
     raw: str
-    """Its bytes as they were sent on."""
+    """Its bytes as forwarded."""
 
 
 class Thought(NamedTuple):
@@ -225,11 +226,11 @@ class Thought(NamedTuple):
     blocks: str = ""
     """Blocks before its content."""
     content: str = ""
-    """The whole content, where the reasoning is in its text."""
+    """The whole content, if it includes the reasoning as text."""
 
     @property
     def size(self) -> int:
-        """Bytes that it takes."""
+        """Bytes of memory that it uses."""
         return len(self.blocks) + len(self.content) + sum(len(raw) for _, raw in self.fields) + _HASH
 
 
@@ -239,18 +240,18 @@ class KnownConversation:
     def __init__(self, trail: TurnTrail, sender: bytes) -> None:
         self.sender, self.head = sender, trail.head
         self.turns, self.end, self.said = len(trail.prefixes), trail.prefixes[-1], trail.said
-        """Of its last request."""
+        """Number of turns, hash of the turns, and hash of the repeated content of its last request."""
         self.clock: tuple[str, ...] | None = None
         """Dates and times of the first request's system prompt."""
         self.tools: dict[str, str] | None = None
-        """Its tools by name, as JSON; those that came later after them."""
+        """Its tools by name, as JSON; tools added later are at the end."""
         self.pinned: list[PinnedMessage] = []
         self.reminded: dict[int, str] = {}
-        """Contents of a user's messages with what the client had added, as JSON, by the hash of the turns to them."""
+        """User messages with what the client had added, as JSON, by the hash of the turns up to them."""
         self.thoughts: dict[int, Thought] = {}
-        """By the hash of the turns up to theirs."""
+        """Reasoning by the hash of the turns up to its own."""
         self.doubtful: set[int] = set()
-        """Turns, by hash, whose answers came twice with different reasoning: the same request was sent again."""
+        """Hashes of turns that were answered twice with different reasoning: the same request was sent again."""
         self.is_off = False
         """It is not edited: the server refused an edit, or it is too long."""
 
@@ -259,7 +260,7 @@ class KnownConversation:
         return self.turns <= len(trail.prefixes) and trail.prefixes[self.turns - 1] == self.end
 
     def go_on(self, trail: TurnTrail) -> None:
-        """Its last request is this one now."""
+        """Record this request as its last one."""
         self.turns, self.end, self.said = len(trail.prefixes), trail.prefixes[-1], trail.said
 
     def hear(self, turn: int, thought: Thought) -> None:
@@ -271,7 +272,7 @@ class KnownConversation:
             self.thoughts[turn] = thought
 
     def forget(self) -> None:
-        """Forget what was for edits."""
+        """Drop what was kept for edits."""
         self.clock, self.tools, self.pinned, self.thoughts, self.doubtful = None, None, [], {}, set()
         self.reminded = {}
 
@@ -285,21 +286,21 @@ class KnownConversation:
 
 
 class KnownConversations:
-    """The conversations that continued last, of all senders."""
+    """The conversations of all senders that continued last."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[int, tuple[KnownConversation, int]] = OrderedDict()
         """By the identity of each, with the size that it had."""
         self._size = 0
         self._ends: OrderedDict[int, int | None] = OrderedDict()
-        """By the hash of a place: what the request said that ended there."""
+        """By the hash of a position: the hash of the content of the request that ended there."""
         self._noted: list[tuple[KnownConversation, int, Thought]] = []
         """Reasoning of answers, with the hash of the turns up to it."""
         self._noted_size = 0
         self._noting = threading.Lock()
 
     def follow(self, trail: TurnTrail, sender: bytes) -> KnownConversation:
-        """Give the conversation that a request continues; a new one where that is none, or not certain."""
+        """Give the conversation that a request continues; a new one if there is none, or if it is not certain."""
         self._take_noted()
         places = [hash((sender, trail.head, prefix)) for prefix in trail.prefixes]
         found = self._found(trail, sender, places)

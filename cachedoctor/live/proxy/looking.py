@@ -1,4 +1,4 @@
-"""Reads what passed: which prompt a request follows, what changed, what it cost; and records it."""
+"""Evaluates forwarded requests: which prompt each follows, what changed, what it cost; and records it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ MOST_BYTES = 24 << 20
 
 
 class Earlier(msgspec.Struct):
-    """A prompt that passed."""
+    """A prompt that was forwarded."""
 
     prompt: Prompt
     sent: float
@@ -49,17 +49,17 @@ class Earlier(msgspec.Struct):
     prompt_tokens: int | None
     """As the server counted them."""
     tools: list[tuple[str, ...]]
-    """Names of its tools, then of those of the prompts before it in its conversation."""
+    """Tool names of this prompt, then those of earlier prompts in its conversation."""
     fixed: Prompt | None = None
-    """What fixes that were only tried would have made of it; None where they would have changed nothing."""
+    """The prompt as simulated fixes would have changed it; None if they would have changed nothing."""
     reply: dict[str, Any] | None = None
-    """The answer, as clients send it back; None where it is not told."""
+    """The answer, as clients send it back; None if unknown."""
     head: int | None = None
-    """Hash of its system prompt, but for dates and times; of a single turn only."""
+    """Hash of its system prompt without dates and times; only for single-turn requests."""
 
 
 class EarlierPrompts:
-    """As many as ``diff`` looks back, and no more than fit."""
+    """The earlier prompts: as many as ``diff`` looks back, and no more than fit."""
 
     def __init__(self) -> None:
         self._kept: deque[tuple[Earlier, conversations.Outline]] = deque()
@@ -124,7 +124,7 @@ _AROUND = 40
 
 
 class _Answered(NamedTuple):
-    """What the answer says."""
+    """Numbers from the answer."""
 
     prompt_tokens: int | None = None
     cached_tokens: int | None = None
@@ -139,7 +139,7 @@ class _Asked(NamedTuple):
 
 
 class Looking:
-    """Looks at one request after the other."""
+    """Evaluates one request after the other."""
 
     def __init__(self, asked: ProxyOptions) -> None:
         """Load the tokenizer, open the file of records. Raises CacheDoctorError where one of them cannot be used."""
@@ -157,7 +157,7 @@ class Looking:
             self._records.close()
 
     def at(self, exchange: Exchange) -> PassedRequest:
-        """Say what is to be said of a request, and record it."""
+        """Evaluate a request, and record it."""
         answered = _answered(exchange)
         seen = PassedRequest(
             exchange.sent, harmless_words.path(exchange.path), exchange.status, exchange.seconds,
@@ -219,7 +219,7 @@ class Looking:
         return compare_prompts.hashed(found)
 
     def _tried(self, exchange: Exchange, seen: PassedRequest) -> Prompt | None:
-        """The prompt as fixes would have made it, where they are only tried and would have changed something."""
+        """The prompt as simulated fixes would have changed it; None if nothing is simulated or would have changed."""
         body = unpacked(exchange.body or b"", exchange.coding)
         if self._fixer is None or body is None:
             return None
@@ -232,7 +232,7 @@ class Looking:
         return None if found is None else run_diff.rendered(found.prompts[0], self._ask, self._files)
 
     def _promise(self, before: Earlier, b: Prompt, scale: float, seen: PassedRequest) -> None:
-        """Say what the fixes in both requests would have kept, on memory that can be cut anywhere."""
+        """Compute what the fixes in both requests would have kept, on memory that can be truncated anywhere."""
         a, cutter = before.fixed or before.prompt, self._files.cutter
         found = compare_prompts.compare(a, b, cutter, compare_prompts.DiffOptions())
         common = found.common_prefix_tokens
@@ -259,7 +259,7 @@ class Looking:
 
 
 def _answered(exchange: Exchange) -> _Answered:
-    """What the answer says of its prompt; nothing where it is not one answer."""
+    """Numbers that the answer shows of its prompt; none if it is not a single answer."""
     answer = unpacked(exchange.answer, exchange.answer_coding)
     if not answer:
         return _Answered()
@@ -326,7 +326,7 @@ def _recomputed(before: int, prompt: int, cached: int) -> int:
 
 
 def _scale(found: PromptDiff, prompt_tokens: int | None) -> float:
-    """Tokens of the server for one of those that were counted here; 1 where it does not say."""
+    """Server tokens per token counted here; 1 if the server does not report them."""
     return prompt_tokens / found.b.tokens if prompt_tokens is not None and found.b.tokens and not found.exact else 1.0
 
 
@@ -345,5 +345,5 @@ def _recorded(change: PromptDiff | None) -> RecordedChange | None:
 
 
 def looked(looking: Looking, data: bytes) -> bytes:
-    """Look at an exchange that came through a pipe."""
+    """Evaluate an exchange that came through a pipe."""
     return msgspec.msgpack.encode(looking.at(msgspec.msgpack.decode(data, type=Exchange)))

@@ -1,4 +1,4 @@
-"""The process that looks at requests, and the thread that gives them to it in their order.
+"""The process that evaluates requests, and the thread that passes them to it in their order.
 
 The main process passes bytes meanwhile. Where the other one dies it is started again, and knows no earlier prompt then.
 """
@@ -24,17 +24,17 @@ from cachedoctor.redaction import harmless_words
 _MOST_WAITING = 256
 """Requests that wait to be checked."""
 _PATIENCE = 0.2
-"""Seconds for the request that is checked when all is to end at once."""
+"""Seconds allowed for the current check on immediate shutdown."""
 _ENDED = "the proxy stopped before this request was checked"
 
 _Done = Callable[[PassedRequest], None]
 
 
 class LookingProcess:
-    """Looks at requests elsewhere."""
+    """Evaluates requests in another process."""
 
     def __init__(self, asked: ProxyOptions) -> None:
-        """Start it; raises CacheDoctorError where it cannot do what was asked."""
+        """Start it; raises CacheDoctorError if it cannot do what was requested."""
         self._asked = asked
         self._queue: queue.SimpleQueue[tuple[Exchange, _Done] | None] = queue.SimpleQueue()
         self._process, self._pipe = _started(asked)
@@ -43,7 +43,7 @@ class LookingProcess:
         self._thread.start()
 
     def look(self, exchange: Exchange, done: _Done) -> None:
-        """Have it looked at; ``done`` is called from another thread.
+        """Queue an exchange for evaluation; ``done`` is called from another thread.
 
         Where too many wait it is only told.
         """
@@ -53,7 +53,8 @@ class LookingProcess:
             self._queue.put((exchange, done))
 
     def close(self, at_once: bool = False) -> None:
-        """Look at what waits, then end; ``at_once``: what waits is only told, and a record that takes long is lost."""
+        """Evaluate what waits, then end; ``at_once``: what waits is reported unchecked, and a record that takes long is
+        lost."""
         self._is_ending = True
         if at_once:
             self._skip()
@@ -68,7 +69,7 @@ class LookingProcess:
         self.kill()
 
     def _skip(self) -> None:
-        """Tell what waits."""
+        """Report what waits, unchecked."""
         with contextlib.suppress(queue.Empty):
             while item := self._queue.get_nowait():
                 exchange, done = item
@@ -94,7 +95,7 @@ class LookingProcess:
 
 
 def blind(exchange: Exchange, why: str) -> PassedRequest:
-    """What is said of a request that nobody looked at."""
+    """Report of a request that was not checked."""
     return PassedRequest(
         exchange.sent, harmless_words.path(exchange.path), exchange.status, exchange.seconds,
         harmless_words.word(exchange.method, "method"), exchange.first_byte,
@@ -122,7 +123,7 @@ def _started(asked: ProxyOptions) -> tuple[Any, Connection]:
 
 
 def _main(pipe: Connection, asked: bytes) -> None:
-    """Look at what comes through the pipe, until it is empty or its other side is gone."""
+    """Evaluate what comes through the pipe, until it is empty or its other side is gone."""
     for number in (signal.SIGINT, signal.SIGTERM):  # the main process says when it is over
         signal.signal(number, signal.SIG_IGN)
     if hasattr(os, "nice"):

@@ -1,4 +1,4 @@
-"""Reads what a proxy wrote of its requests: a line each, a row for each conversation."""
+"""Reads the output of a proxy about its requests: a line each, a row for each conversation."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ from cachedoctor.redaction.secrets import hidden
 from cachedoctor.report.text.text_safe import rows, visible
 
 FEW = 16
-"""Tokens that a request which only continues may have recomputed without a word: where a template ends a reply."""
+"""Most recomputed tokens that are not reported for a request that only continues: they come from how a template ends a
+reply."""
 
 
 _INDENT = " " * 13
-"""Before the rows that continue a request: its time and number stand alone on the left."""
+"""Indent of the continuation rows of a request: only its time and number are in the left column."""
 
 
 def line(seen: PassedRequest, ascii_only: bool = False, width: int | None = None) -> str:
-    """Say what a request reused, how it ended, and what changed.
+    """Describe what a request reused, how it ended, and what changed.
 
     One line; with a ``width`` in cells, rows broken at spaces.
     """
@@ -67,7 +68,7 @@ def _changed(seen: PassedRequest) -> str:
 
 
 def _cost(seen: PassedRequest) -> str:
-    """What it cost; of a request that only continues, that the server had lost it."""
+    """Describe its cost; for a request that only continues, that the server had lost it."""
     if seen.recomputed is None or seen.change is None or not seen.recomputed:
         return ""
     goes_on = seen.change.kind in ("appended", "equal")
@@ -91,7 +92,7 @@ _LINE = late(rb'\{"sent": ?\d[\d.e+]*, ?"path": ?"[^"\n]{0,4096}", ?"status": ?\
 _LATEST = 1e11
 """Seconds since 1970: the year 5138."""
 _SAME = ("appended", "equal")
-"""Kinds of difference in which the client changed nothing that it had sent."""
+"""Kinds of difference in which the client changed nothing it sent before."""
 
 
 def is_passed(head: bytes) -> bool:
@@ -105,7 +106,7 @@ class _Response(msgspec.Struct):
 
 
 class _RowRecord(msgspec.Struct):
-    """A record, as far as a row goes."""
+    """The fields of a record that a row needs."""
 
     sent: float
     endpoint: str
@@ -126,14 +127,14 @@ class PassedRequests:
     def __init__(self, path: str) -> None:
         self._view = PassingView(path, [])
         self._open: dict[int, ConversationView] = {}
-        """Conversations by number; of a proxy that was started again the newer ones."""
+        """Conversations by number; after a proxy restart, the newer ones."""
         self._rows: list[ConversationView] = []
         self._line = bytearray()
         self._skips = False
         """The line is too long."""
 
     def take(self, chunk: bytes) -> list[PassedRequest]:
-        """Take what was appended; gives the requests whose lines are whole now."""
+        """Take what was appended; gives the requests whose lines are complete now."""
         *ends, rest = chunk.split(b"\n")
         found = []
         for end in ends:
@@ -144,7 +145,7 @@ class PassedRequests:
         return found
 
     def view(self) -> PassingView:
-        """Say how things stand."""
+        """Return the current view."""
         self._view.conversations = sorted(self._rows, key=lambda row: (-(row.recomputed or 0), -row.last))
         return self._view
 
@@ -209,7 +210,7 @@ class PassedRequests:
 
 
 def read(line: bytes) -> PassedRequest | None:
-    """Read a line of either form; None of another one, of one that is torn, and of one with numbers that cannot be."""
+    """Read a line of either form; None for another line, a torn one, and one with impossible numbers."""
     try:
         seen = _of_record(line) if line.startswith(MARK) else msgspec.json.decode(sound_json(line), type=PassedRequest)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

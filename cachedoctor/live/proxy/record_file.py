@@ -47,15 +47,15 @@ def _inflated(data: bytes, window: int) -> bytes | None:
 
 
 PIECE = 256
-"""Code points that one hash stands for."""
+"""Code points per hash."""
 _TOKENS = 16
-"""Token ids that one hash stands for."""
+"""Token ids per hash."""
 _MEDIA = frozenset({"data", "url", "image_url", "file_data"})
 """Keys whose strings are files or addresses: not read as text."""
 _FREE = frozenset(
     {"parameters", "input_schema", "input", "arguments", "metadata", "json_schema", "schema", "extra_body"}
 )
-"""Keys below which keys are the user's, and numbers as well."""
+"""Keys under which all nested keys and numbers are user data."""
 _API_KEYS = frozenset(
     {"type", "text", "role", "content", "name", "id", "properties", "required", "items", "description", "enum"}
     | {"tool_calls", "function", "call_id", "output", "summary", "source", "data", "media_type", "image_url", "url"}
@@ -171,7 +171,7 @@ class RecordFile:
             ) from error
 
     def add(self, record: bytes) -> str:
-        """Append a record, without its line end; gives what befell it in words, empty where all is well.
+        """Append a record, without its line end; gives a description of any problem, empty if there is none.
 
         A record that does not fit on the disk is not there at all; the next one is tried again.
         """
@@ -214,7 +214,7 @@ class RecordFile:
         os.close(old)
 
     def _spare_aside(self) -> None:
-        """Refuse where the file that would be replaced one day is somebody else's."""
+        """Refuse if the file that would be replaced one day belongs to another program."""
         aside = f"{self._path}.1"
         if not os.path.isfile(aside):
             return

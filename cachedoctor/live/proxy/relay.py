@@ -1,4 +1,4 @@
-"""Passes one request to the server and its answer back, byte by byte.
+"""Forwards one request to the server and its answer back, byte by byte.
 
 The body continues while it arrives, unless a fix has to see all of it. Each request has a connection of its own to the
 server: one that the server closes for its age would lose a request that a direct client sends again. When the client
@@ -39,22 +39,22 @@ from cachedoctor.live.proxy.held_bytes import AnswerCopy, BodyCopy, HeldBytes, R
 from cachedoctor.live.proxy.json_spans import encode
 
 _CONNECT = 30.0
-"""Seconds for a connection to the server; for its answer there is no limit, as a direct client may have none."""
+"""Seconds to connect to the server; the answer has no time limit, because a direct client may have none either."""
 _SERVER_ONLY = frozenset({b"host", b"expect"})
-"""Fields that are said again: the proxy has answered what was expected."""
+"""Header fields that are not copied: Host is written again for the server, and the proxy has answered Expect itself."""
 _FRAMING = (hdrs.TRANSFER_ENCODING, hdrs.CONNECTION)
-"""Fields by which aiohttp says how an answer goes over this connection."""
+"""Fields by which aiohttp describes how an answer is transferred over this connection."""
 _FIELDS = web.RequestKey("fields", CIMultiDict[str])
 """Key of a request: the fields of its answer, as the server sent them."""
 _ORIGIN = late(r"\A[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*")
-"""``http://host``, as clients write to a proxy that they know to be one."""
+"""``http://host``, as sent by clients configured to use a proxy."""
 _PIECE = 1 << 18
-"""Bytes that are written at a time of a body that was held."""
+"""Bytes of a held body that are written at a time."""
 _REFUSALS = frozenset({400, 413, 422, 500})
 """Statuses by which servers refuse a body, before they compute any of it; a template that fails is a 500 in some."""
 
 Ended = Callable[[Exchange, int], None]
-"""Called with what passed and the bytes of room that it takes."""
+"""Called with the finished exchange and the bytes of memory it uses."""
 
 
 class Relay:
@@ -70,11 +70,11 @@ class Relay:
         """Requests under way."""
         self.is_closing = False
         self.is_cut = False
-        """Requests that are under way are to break off."""
+        """True if requests in progress must break off."""
         self._session: ClientSession | None = None
 
     async def open(self) -> None:
-        """Make what requests are sent with."""
+        """Create the client that sends requests."""
         self._session = ClientSession(
             connector=TCPConnector(force_close=True, limit=0, ttl_dns_cache=60),
             cookie_jar=DummyCookieJar(),
@@ -97,7 +97,7 @@ class Relay:
         return len(self.running), sum(passage.passed for passage in self.running)
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Pass a request on, and its answer back."""
+        """Forward a request, and its answer back."""
         if not _can_be_sent(request):
             return _refused(
                 400, "the headers contain bytes that are not UTF-8 or control characters, or the target is not a path"
@@ -156,7 +156,7 @@ class Relay:
 
 
 class _Passage:
-    """One request on its way."""
+    """One request in progress."""
 
     def __init__(
         self,
@@ -210,7 +210,7 @@ class _Passage:
         return _pieces(self._fixed.body), None if size is None else len(self._fixed.body)
 
     def is_refused(self, status: int) -> bool:
-        """Whether the server may have refused a body for its edits."""
+        """Whether the server may have refused a body because of its edits."""
         return status in _REFUSALS and self._fixed is not None and bool(self._fixed.edits)
 
     def unedited(self) -> tuple[AsyncIterator[bytes], int | None]:
@@ -219,7 +219,7 @@ class _Passage:
         return _pieces(whole), None if self.request.content_length is None else len(whole)
 
     def take_back(self, refusal: int, status: int) -> None:
-        """Say that the body was sent again as it was; where that helped, its conversation is edited no more."""
+        """Note that the body was sent again without edits; if that helped, its conversation is no longer edited."""
         if self._fixed is None:
             return
         if status not in _REFUSALS and self._fixed.known is not None:
@@ -235,7 +235,7 @@ class _Passage:
             yield part
 
     async def back(self, answer: ClientResponse) -> web.StreamResponse:
-        """Pass the answer to the client."""
+        """Forward the answer to the client."""
         if not is_writable([answer.reason or ""], answer.raw_headers):
             return self._refuse("the response header has control characters or bytes that are not UTF-8", answer.url)
         self._status = answer.status
@@ -278,7 +278,7 @@ class _Passage:
         await self._out.write(part)
 
     def _remember(self) -> None:
-        """Take note of the answer, once."""
+        """Remember the answer, once."""
         if self._reply is None or self._message is not None:
             return
         self._message = self._reply.message()
@@ -286,7 +286,7 @@ class _Passage:
             self._fixer.replied(self._fixed, self._message)
 
     def failed(self, error: Exception, upstream: URL) -> web.StreamResponse:
-        """Say that the server does not answer; an answer that broke off breaks off for the client, too."""
+        """Report that the server does not answer; an answer that broke off breaks off for the client, too."""
         transport = self.request.transport
         if self._out is not None or transport is None or transport.is_closing():
             self.fault = self.fault or (
@@ -304,11 +304,11 @@ class _Passage:
 
     @property
     def room(self) -> int:
-        """Bytes of room that its copies take."""
+        """Bytes of memory that its copies use."""
         return sum(copy.size for copy in (self.copy, self._answer, self._reply) if copy is not None)
 
     def exchange(self) -> Exchange:
-        """What passed."""
+        """The finished exchange."""
         seconds = time.perf_counter() - self._begun
         body, edits = (self.copy.whole(), ()) if self._fixed is None else (self._fixed.body, self._fixed.edits)
         reply = b""
@@ -408,7 +408,7 @@ async def _pieces(body: bytes) -> AsyncIterator[bytes]:
 
 
 async def as_sent(request: web.BaseRequest, response: web.StreamResponse) -> None:
-    """Take back what aiohttp added to the head of an answer, or dropped from it; a signal of the server."""
+    """Undo what aiohttp added to the head of an answer, or dropped from it; a signal of the server."""
     fields = request.get(_FIELDS)
     if fields is not None:
         framing = [(name, response.headers[name]) for name in _FRAMING if name in response.headers]

@@ -1,4 +1,4 @@
-"""Listens, passes requests through the relay, has them looked at, and ends in good order."""
+"""Listens, forwards requests through the relay, has them evaluated, and shuts down in order."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Address(NamedTuple):
-    """Where something listens."""
+    """Address to listen on."""
 
     host: str
     port: int
@@ -39,7 +39,7 @@ class Address(NamedTuple):
 
 
 class ServingPlan(NamedTuple):
-    """What is to be served."""
+    """What to serve."""
 
     upstream: str
     listen: Address
@@ -53,7 +53,7 @@ class ServingPlan(NamedTuple):
 
 
 def upstream_url(text: str) -> URL:
-    """Read the address of the server; raises CacheDoctorError where it is none."""
+    """Parse the address of the server; raises CacheDoctorError if it is not one."""
     hint = "give the server as http://HOST:PORT, including any path before /v1"
     try:
         url = URL(text)
@@ -70,7 +70,7 @@ def upstream_url(text: str) -> URL:
 
 
 def serve(plan: ServingPlan) -> bool:
-    """Serve until a signal says to end; gives whether a second one cut requests off.
+    """Serve until a signal says to end; returns whether a second one aborted requests.
 
     Raises:
         CacheDoctorError: the address is taken, or what was asked cannot be done.
@@ -92,7 +92,7 @@ def serve(plan: ServingPlan) -> bool:
 
 
 def _closed(looking: LookingProcess, at_once: bool) -> bool:
-    """End what looks at requests; gives whether something was cut off, by now at the latest."""
+    """End the evaluation of requests; returns whether something was aborted by now."""
     try:
         looking.close(at_once)
     except KeyboardInterrupt:  # the loop, which hears signals, has ended
@@ -116,7 +116,7 @@ class _Serving:
         self._relay = Relay(upstream, f"cachedoctor-{secrets.token_hex(8)}", plan.asked, self._ended)
         self._metrics = None if plan.metrics is None else _metrics()
         self._looked_at: deque[tuple[PassedRequest, int]] = deque()
-        """What is to be told, with the room that it takes."""
+        """What is to be reported, with the memory that it uses."""
         self._caught: list[signal.Signals] = []
         self._asked_to_end = asyncio.Event()
         self._cut = asyncio.Event()
@@ -159,7 +159,7 @@ class _Serving:
         return app
 
     def _ended(self, exchange: Exchange, room: int) -> None:
-        """A request is over: have it looked at where it may hold a prompt."""
+        """Queue a finished request for evaluation, if it may contain a prompt."""
         is_silent = exchange.method != "POST" or (exchange.body is not None and not exchange.body)
         if is_silent:
             self._relay.held.give_back(room)
@@ -176,7 +176,7 @@ class _Serving:
             self._loop.call_soon_threadsafe(self.tell_looked)
 
     def tell_looked(self) -> None:
-        """Tell what has been checked."""
+        """Report what has been evaluated."""
         while self._looked_at:
             seen, room = self._looked_at.popleft()
             self._relay.held.give_back(room)
@@ -207,7 +207,7 @@ class _Serving:
         self._asked_to_end.set()
 
     async def _drain(self, server: asyncio.Server) -> None:
-        """Let requests end that are under way, until a second signal, or until none of them gets on any more."""
+        """Let requests in progress end, until a second signal, or until none of them makes progress."""
         self._relay.is_closing = True
         server.close()
         progress, since = self._relay.progress, self._loop.time()
