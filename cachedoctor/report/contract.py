@@ -40,8 +40,8 @@ _Identifier = Annotated[str, Meta(extra_json_schema=_IDENTIFIER)]
 
 
 class SettingRow(Struct):
-    """A fact about the server and the line that says so; None: the command line given beside the log does, or it
-    follows from the whole."""
+    """A fact about the server and the line that shows it; None if the command line given with the log shows it, or if
+    it follows from the whole log."""
 
     value: str | float | bool | None
     line: LineNumber | None
@@ -84,17 +84,16 @@ class SessionRow(Struct):
     version_max: str | None = None
     """Newest version that writes what was seen. Added after the first release of v1: may be missing."""
     program: str | None = None
-    """What a program around llama-server that logs numbers of each request calls itself; missing of all others."""
+    """Name of a program around llama-server that logs per-request numbers; missing for all others."""
     counters: list[Counters] = field(default_factory=list)
-    """What dumps of /metrics say that were given beside the log. Added after the first release of v1: may be
-    missing."""
+    """What dumps of /metrics show that were given with the log. Added after the first release of v1: may be missing."""
     answers: list[Answers] = field(default_factory=list)
-    """What responses say of their requests. Added after the first release of v1: may be missing."""
+    """What responses show of their requests. Added after the first release of v1: may be missing."""
     periods: Annotated[list[SamplePeriod | BatchPeriod], Meta(extra_json_schema=_PERIODS)] = field(default_factory=list)
-    """Of vLLM and SGLang: what was seen from one start or reset of the cache to the next, by engine. Added after the
+    """For vLLM and SGLang: what was seen from one start or reset of the cache to the next, by engine. Added after the
     first release of v1: may be missing."""
     kv_events: list[KvEvents] = field(default_factory=list)
-    """What recordings of KV events say that were given beside the log; missing where none was."""
+    """Facts from recordings of KV events given with the log; missing if there were none."""
 
 
 def _declared(without: Container[str], causes_before: str) -> Iterator[tuple[str, Any, Any]]:
@@ -157,11 +156,11 @@ class EventLine(Struct, tag_field="type", tag="event"):
     origin: str | None
     """Router port, compose service, or None."""
     session: Count | None
-    """None: before any line that tells of a server."""
+    """None before any line that shows a server."""
     slot: Count | None
-    """None: the line names none."""
+    """None if the line names none."""
     task: Long | None
-    """None: the line names none."""
+    """None if the line names none."""
     message: _Identifier
     """Id in the catalogue of messages, the same over all wordings; `cachedoctor explain --line` explains it."""
     fields: dict[str, int | float | str | dict[str, int | float | str | None] | None]
@@ -171,7 +170,7 @@ class EventLine(Struct, tag_field="type", tag="event"):
 
 
 class RequestLine(RequestRow, tag_field="type", tag="request", kw_only=True):
-    """A request after the event that ended it, and again when it is seen otherwise; the last line of an index
+    """A request after the event that ended it, and again if it is judged differently; the last line of an index
     holds."""
 
 
@@ -238,4 +237,5 @@ DERIVED: dict[str, tuple[type[Struct], dict[str, str]]] = {
         | {name: _LATER for name, _, _ in _SUMMARY if name not in _FIRST},
     ),
 }
-"""Structs without a class body: the one whose docstrings describe their fields, and what else does."""
+"""Structs without a class body: each with the struct whose docstrings describe its fields, and descriptions of further
+ones."""

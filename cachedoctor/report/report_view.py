@@ -1,4 +1,4 @@
-"""What a report says, computed once: formats take a ``ReportView`` and only lay out what it has."""
+"""The content of a report, computed once: formats take a ``ReportView`` and only lay out what it has."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from cachedoctor.report.words.remarks import severities
 _CHARGED = late(
     r"[:,;] (?:[\d,]+ requests?, )?(?:at most )?[\d,]+ (?:to [\d,]+ )?tokens recomputed\b(?: in [\d,]+ requests?)?"
 )
-"""What a claim says of its cost, which is in rows of its own."""
+"""The part of a claim about its cost, which has separate rows."""
 _UNSURE = late(r"\b(?:perhaps|may|up to|or another)\b")
 """What a claim says where it is not certain."""
 _LONG = 130
-"""Characters of a claim that is too long for a headline: the rule says it in a few words."""
+"""Characters above which a claim is too long for a headline: the rule's short text is used instead."""
 
 
 class Claim(NamedTuple):
     """What a finding claims, in parts."""
 
     sentence: str
-    """What is the matter, without its cost; what the rule is about, where that is too long for a headline."""
+    """The problem, without its cost; the rule's subject if that is too long for a headline."""
     more: str
-    """What else the claim says, for the proof; empty where that is nothing."""
+    """Further content of the claim, for the proof; empty if none."""
 
 
 @dataclass(eq=False)
@@ -48,7 +48,7 @@ class FindingView:
     totals: Totals | None = None
     """Sums of the whole log, where it has ended."""
     fix: Fix | None = None
-    """Of its server."""
+    """Fix for its server."""
     place: str = ""
     """Which server of the input, where there are several."""
     summary: str = ""
@@ -56,7 +56,7 @@ class FindingView:
     url: str | None = None
     """Address of the page of the rule, as far as its name."""
     servers: str = ""
-    """How many servers have the cause, and which; empty where that is one of few, which the proof names."""
+    """How many servers have the cause, and which; empty if it is one of a few servers and the proof names it."""
     of_server: Finding | None = field(default=None, repr=False)
 
     @property
@@ -170,7 +170,8 @@ class FindingView:
 _NAMED = 3
 """Servers called by their names."""
 _FEW = 2
-"""Servers of which the proof names the one that is meant; among more it is easily taken for all."""
+"""Number of servers up to which the proof alone names the affected one; with more, readers may think that all are
+meant."""
 _Server = tuple[str | None, str | None]
 """Input, and name by the wrapper."""
 
@@ -181,7 +182,7 @@ class ReportView:
     def __init__(self, report: Report) -> None:
         self.report = report
         self.several = len(report.sessions) > 1
-        """It is about several servers."""
+        """True if it is about several servers."""
 
     # ---- findings
 
@@ -275,7 +276,7 @@ class ReportView:
 
     @cached_property
     def undecided(self) -> str:
-        """The same as a sentence; empty without."""
+        """The same as a sentence; empty if there is none."""
         return "" if self.cannot_tell is None else self.cannot_tell.sentence
 
     @cached_property
@@ -373,7 +374,7 @@ class ReportView:
 
 
 def _able(found: Sequence[FindingView]) -> list[FindingView]:
-    """Those with something to do."""
+    """Causes that have something to do."""
     return [one for one in found if one.step is not None and one.step.kind != "no fix"]
 
 

@@ -9,9 +9,9 @@ from cachedoctor.model.whatif import ReplayAccount, ServerRestore, ServerStop, S
 from cachedoctor.report.words.numbers import count, duration, number
 
 _SHOWN = 4
-"""Stops, and restores, that a person reads."""
+"""Maximum stops, and maximum restores, in the text output."""
 _WORTH = 0.01
-"""Share of the computed tokens from which on it is said how slots outlive a stop."""
+"""Share of the computed tokens above which advice on keeping slots across a stop is shown."""
 _WHO: dict[StopReason, str] = {
     "sleep": "the server slept (--sleep-idle-seconds)",
     "out of memory": "the system killed the server because memory ran out",
@@ -56,7 +56,7 @@ def _stop(one: ServerStop) -> str:
 
 
 def restores(found: Sequence[ServerRestore], from_ram: int) -> list[str]:
-    """Say of each restore what the next request reused of it, those that did not work first."""
+    """Describe for each restore what the next request reused of it, those that did not work first."""
     order = sorted(found, key=lambda one: (one.worked, one.line))
     lines = [_restore(one) for one in order[:_SHOWN]]
     if len(found) > _SHOWN:

@@ -41,9 +41,9 @@ CANDIDATES = [Heading("tokens saved"), Heading("prompt time"), Heading("memory")
 CONVERSATIONS = [Heading("requests"), Heading("prompt"), *ACCOUNTS]
 UNKNOWN = "-"
 OPEN_SHARE = 0.25
-"""Of the computed tokens: with more of them open, what a change would do is not known."""
+"""Share of the computed tokens: if more may have been sent before, the effect of a change is unknown."""
 _MOST = 20
-"""Conversations that a person reads."""
+"""Maximum conversations in the text output."""
 
 
 def traffic(inputs: Sequence[str], placed: Placed) -> str:
@@ -89,7 +89,7 @@ def _unlike(found: ReplayFit) -> str:
 
 
 def notes(placed: Placed, settings: Sequence[ReplaySetting]) -> list[str]:
-    """Say what could not be placed, and what was taken for granted."""
+    """List what could not be replayed, and what was assumed."""
     found = []
     if not placed.exact:
         found.append("without --tokenizer, words and punctuation count as tokens, so numbers are approximate")
@@ -127,7 +127,7 @@ def changes(settings: Sequence[ReplaySetting]) -> list[str]:
 
 
 def assumed_settings(settings: Sequence[ReplaySetting]) -> str:
-    """Name what nothing says, with the defaults that were taken."""
+    """List settings that nothing shows, with the defaults that were assumed."""
     return ", ".join(f"{row.name} {_value(row.recorded)}" for row in settings if row.assumed)
 
 
@@ -214,12 +214,12 @@ def _verdict(replay: ReplayAccount, changed: ReplayAccount, placed: Placed) -> s
 
 
 def is_open(replay: ReplayAccount, placed: Placed) -> bool:
-    """Whether much of what was computed may have been sent before, and nobody knows."""
+    """True if much of what was computed may have been sent before, which the log does not show."""
     return placed.open_tokens > OPEN_SHARE * replay.computed_tokens
 
 
 def open_tokens(placed: Placed) -> str:
-    """Say of how many tokens it is not known whether they had been sent before."""
+    """Say for how many tokens it is unknown whether they had been sent before."""
     return (
         f"the log does not show whether {count(placed.open_tokens, 'computed token')} had been sent before; "
         "pass the bodies with --requests and the model with --tokenizer"
@@ -264,7 +264,7 @@ def _is_settled(shown: Tuning) -> bool:
 
 
 def _computed_why(replay: ReplayAccount) -> str:
-    """Say why tokens were computed that no setting gives back."""
+    """Say why tokens were computed that no setting saves."""
     lost = {cause: tokens for cause, tokens in (replay.lost_tokens or {}).items() if tokens}
     again = ", ".join(f"{cause}: {count(tokens, 'token')}" for cause, tokens in lost.items())
     parts = [f"had been sent before and were lost ({again})"] if again else []
@@ -332,14 +332,14 @@ class TuneDocument(msgspec.Struct):
     memory_limit_mib: float | None
     """MiB that all changes together may take more."""
     over_limit: list[str]
-    """Options that save tokens and need more memory than the limit, or nobody knows how much."""
+    """Options that save tokens but need more memory than the limit, or an unknown amount."""
     singles: list[Candidate]
     """Single changes that help, the best first."""
     best: Candidate | None
     """The merged set; None when there is nothing to gain."""
     memory: MemoryBill | None = None
-    """What memory held against what it saved; None of vLLM and SGLang. Added after the first release of v1: may be
-    missing."""
+    """Memory used, compared with the tokens that it saved; None for vLLM and SGLang. Added after the first release of
+    v1: may be missing."""
     agents: AgentsFit | None = None
     """How many conversations alternate, and what keeps all of them; None where no two do. Added after the first
     release of v1: may be missing."""
@@ -347,13 +347,13 @@ class TuneDocument(msgspec.Struct):
     """Restarts and sleeps, with what was recomputed because of each. Added after the first release of v1: may be
     missing."""
     restores: list[ServerRestore] = []
-    """From slot files all, from the RAM cache those that did not work. Added after the first release of v1: may be
-    missing."""
+    """Restores: all from slot files, from the RAM cache only those that failed. Added after the first release of v1:
+    may be missing."""
     ram_restores: int = 0
-    """From the RAM cache, all. Added after the first release of v1: may be missing."""
+    """Number of all restores from the RAM cache. Added after the first release of v1: may be missing."""
     first_turn: FirstTurn | None = None
-    """The beginning that conversations share, and what warming it is worth. Added after the first release of v1: may be
-    missing."""
+    """The prefix that conversations share, and what computing it in advance saves. Added after the first release of v1:
+    may be missing."""
     kinds: list[RequestKind] = []
     """Kinds of requests, what takes most prompt time first; empty where all are main turns. Added after the first
     release of v1: may be missing."""

@@ -77,7 +77,7 @@ def _printed(finding: Finding, rows: dict[int, RequestRow]) -> Strip | None:
 
 
 def _row_of(line: Evidence | None, rows: list[RequestRow]) -> RequestRow | None:
-    """The request in whose lines the primary evidence stands."""
+    """The request whose lines contain the primary evidence."""
     for row in rows:
         if line is None or (row.session, row.path) != (line.session, line.path):
             continue
@@ -100,7 +100,7 @@ def _bars(shared: int, whole: int) -> tuple[str, str]:
 
 
 def _short(path: str) -> str:
-    """The end of a path says which prompt it is."""
+    """Shorten a path to its end, which identifies the prompt."""
     return cut(path.replace("\\", "/").rpartition("/")[2], 60)
 
 
@@ -109,7 +109,7 @@ def _line(text: str) -> str:
 
 
 _WHY = 300
-"""Characters of why it is so, where the whole is below."""
+"""Characters of the reason, if the full text is below."""
 _LINE = 600
 """Characters of a log line shown."""
 
@@ -137,7 +137,7 @@ class FindingHtml:
     """The same without the share."""
     claim: str
     more: str
-    """What else the claim says, after the sentence; empty where that is nothing."""
+    """Further content of the claim after the sentence; empty if none."""
     why: str
     """The first sentences of why it is so."""
     facts: list[tuple[str, str]]

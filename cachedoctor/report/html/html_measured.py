@@ -19,11 +19,11 @@ from cachedoctor.report.words.measurements import Said, grid, largest, measures,
 from cachedoctor.report.words.numbers import number, percent
 
 MOST = 5
-"""Servers; of more, those of which most was measured."""
+"""Maximum servers shown: those with the most measurements."""
 _DRAWN = 4
 """Engines or ranks of a server that are drawn: those with most lines."""
 _FOLLOWED = 64
-"""Engines and ranks that are checked in search of these."""
+"""Engines and ranks examined to select the ones to draw."""
 
 _Place = tuple[int, str | None]
 """(session, engine or rank)"""

@@ -38,7 +38,7 @@ class Headline:
     bar: list[tuple[str, str, str, str, str]]
     """Kind, its piece of the bar, words, number, share."""
     note: str
-    """How recomputed and avoidable go together, where they differ."""
+    """How recomputed and avoidable tokens relate, if they differ."""
 
 
 def headline(view: ReportView, split: PromptTokens) -> Headline:
@@ -63,7 +63,7 @@ def headline(view: ReportView, split: PromptTokens) -> Headline:
 
 
 def _checked(view: ReportView) -> str:
-    """What stands under measurements."""
+    """Text below the measurements."""
     if view.report.findings:
         return "The log has measurements but no requests: the findings below are about the server as a whole."
     if view.undecided:
@@ -164,7 +164,7 @@ def _bar(split: PromptTokens) -> list[tuple[str, str, str, str, str]]:
 _LISTED = 20
 """Servers and inputs listed one by one."""
 _DRAWN = 20
-"""Requests from which on charts say more than the table."""
+"""Number of requests from which charts are drawn; with fewer, the table shows more."""
 _CLIENTS = 20
 """Clients that have a row of their own."""
 _PATH = 44
@@ -246,7 +246,7 @@ class _RequestParts:
 
 
 def _short(path: str) -> str:
-    """Shorten a path at its begin, as its end says most: ``.../gpu-1/server.log``."""
+    """Shorten a path at its start, because its end identifies it: ``.../gpu-1/server.log``."""
     parts = path.split("/")
     while len(parts) > 2 and len("/".join(parts)) > _PATH:
         parts = ["...", *parts[2:]]

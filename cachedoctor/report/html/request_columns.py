@@ -52,7 +52,7 @@ class Lanes:
         self._order: dict[Server, int] = {}
         self.names: list[str] = []
         self.places: list[tuple[int, int]] = []
-        """Where each slot stands among all: its server, its number there."""
+        """Position of each slot among all: its server, its number there."""
 
     def of(self, row: RequestRow) -> int:
         """Number of the slot that a request ran in."""
@@ -88,7 +88,7 @@ class PromptTokens(NamedTuple):
     reused: int
     """Taken from the cache."""
     recomputed: int
-    """Of the computed tokens those that were computed before and not used."""
+    """Computed tokens that were computed before but not reused."""
     new: int
     """Computed for the first time."""
     unsure: int
@@ -133,7 +133,7 @@ def tokens(row: RequestRow) -> PromptTokens | None:
 MOST_COLUMNS = 240
 """Columns; when they are full, each two become one."""
 TOGETHER = 64
-"""Slots told apart; further ones go together, under this number."""
+"""Number of slots shown separately; all further ones are grouped under this number."""
 
 EVENTS = {
     "created": "checkpoints created",

@@ -14,7 +14,7 @@ from cachedoctor.report.text.text_safe import cut, visible
 from cachedoctor.report.words.numbers import duration, number
 
 MOST = 20_000
-"""Requests in the file; of more, those that lost most."""
+"""Maximum requests in the file: if there are more, those that lost most."""
 PLAIN = 500
 """Rows for a browser without scripts."""
 
@@ -69,7 +69,8 @@ class RequestTable:
         self.timed = False
         self._paths: dict[str, int] = {}
         self._kept: list[tuple[int, int, int, ScriptRow]] = []
-        """What was lost, place in the log, place in the report (a stored one may hold a request twice), and the row."""
+        """Lost tokens, position in the log, position in the report (a stored report may hold a request twice), and the
+        row."""
 
     def add(self, row: RequestRow) -> None:
         """Take a request."""

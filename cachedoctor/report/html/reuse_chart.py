@@ -76,7 +76,7 @@ class Speed:
 
     MOST = 1200
     LEAST = 32
-    """Computed tokens: below, the fixed cost of a request says more than its depth."""
+    """Computed tokens: with fewer, a request's fixed cost outweighs the effect of its depth."""
 
     def __init__(self) -> None:
         self.every = 1
@@ -153,10 +153,10 @@ class _Cell(NamedTuple):
     """Neighbours that are drawn as one."""
 
     first: int
-    """Line."""
+    """Number of its first line."""
     last: int
     rate: float | None = None
-    """The last one."""
+    """Last hit rate."""
     cached: int = 0
     new: int = 0
 
@@ -177,7 +177,7 @@ class Drawing:
 
     chart: Chart
     each: int
-    """Lines of the log that a step or bar stands for."""
+    """Lines of the log that a step or bar represents."""
     cached: str = ""
     new: str = ""
 

@@ -14,7 +14,7 @@ WIDTH = 1040
 LEFT, RIGHT = 132, 52
 _PLOT = WIDTH - LEFT - RIGHT
 _FINE = 10
-"""Steps of the axis from which its top is taken: the tallest bar nearly fills a lane."""
+"""Steps used to choose the top of the axis: with this many, the tallest bar nearly fills a lane."""
 _WIDEST = 144
 """Column: a few requests do not fill the row."""
 _LANES = 8

@@ -18,7 +18,7 @@ from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import OptionChange
 
 _OPERATOR = late(r"[0-9]*[<>]+&?[0-9-]*|\|[|&]?|&&?|;")
-"""What ends the arguments of a command, or leads its output elsewhere."""
+"""Tokens that end a command's arguments or redirect its output."""
 _WORD = late(r"""(?:[^\s'"\\;|&<>]|\\[^\n]|'[^']*'|"(?:[^"\\]|\\.)*")+""", re.DOTALL)
 _COMMENT = late(r"\#[^\n]*")
 _NUMBER = late(r"-\d")
@@ -183,7 +183,7 @@ def _option(line: str, change: OptionChange, quoted: bool) -> str:
 
 
 def _apart(rest: str) -> str:
-    """Part what leads output elsewhere from the word before it: ``4>log`` is a stream of that number."""
+    """Separate a redirection from the word before it: ``4>log`` redirects the stream of that number."""
     return f" {rest}" if rest.startswith(("<", ">")) else rest
 
 

@@ -34,7 +34,7 @@ class LaunchRequest(msgspec.Struct, frozen=True):
 
     @property
     def place(self) -> str | None:
-        """The name, where it is one that can be in a command and in YAML unquoted."""
+        """The name, if it can be used unquoted in a command and in YAML."""
         return self.name if self.name is not None and _PLAIN_NAME.fullmatch(self.name) else None
 
     @property
@@ -186,7 +186,7 @@ def _named(changes: list[OptionChange]) -> str:
 
 
 _ROW_ENDS = late(r"(?:(?<![ \t])[ \t]++)?(?:[\^`]\r?\n|(?<!\\)\r?\n)\s*")
-"""Ends of rows that no POSIX shell continues behind: cmd's, PowerShell's, and those of a paste."""
+"""Line endings that no POSIX shell treats as a continuation: cmd's, PowerShell's, and those of a paste."""
 
 
 def one_command(line: str) -> str:

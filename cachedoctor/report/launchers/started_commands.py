@@ -25,7 +25,7 @@ _EXPORTED = late(r"^[ \t]*(?:export[ \t]+)?(LLAMA_\w+=.*)$", re.MULTILINE)
 _SET_BY_UNIT = late(r"^Environment=(.*)$", re.MULTILINE)
 _GOES_ON = late(r"(?:(?<![ \t])[ \t]++)?\\\n\s*")
 _AROUND = late(r"^exec\s+|(?<!\s)\s++\"?\$[@*]\"?$")
-"""What belongs to a script and not to its command: pasted into a shell ``exec`` would end that."""
+"""Parts of a script that are not the command: pasted into a shell, ``exec`` would end the shell."""
 _IMAGES = (
     (late(r"llama[-_.]?(?:cpp|server)", re.IGNORECASE), ["llama-server"]),
     *((late(name, re.IGNORECASE), [name, "serve"]) for name in ENGINES),

@@ -19,14 +19,14 @@ _WRAPPERS = frozenset({
 })  # fmt: skip
 """Programs that start another one, named after them."""
 _BETWEEN = frozenset({"&&", ";"})
-"""What stands between two commands of one row."""
+"""Separators between two commands of one row."""
 _OTHER_SHELL = late(r"[ \t][\^`][ \t]*(?:\n|$)")
 """How cmd and PowerShell continue in the next row."""
 _ODD = r"(?<!\\)(?:\\\\)*+\\"
-"""Of two backslashes the first takes its meaning from the second."""
+"""An odd number of backslashes: the last one is not escaped by another."""
 _GO_ON = late(_ODD + r"[ \t]*$")
 _BLANKS = late(_ODD + r"[ \t]+(?:\n|$)")
-"""Some programs continue after such a row, a shell does not."""
+"""Such a row continues in some programs, but not in a shell."""
 
 
 def script(text: str, changes: Sequence[OptionChange]) -> str:

@@ -219,7 +219,7 @@ _KEYS: dict[Launcher, tuple[tuple[str, ...], str]] = {
     "kubernetes": (("args", "command"), "env"),
     "llama-swap": (("cmd",), "env"),
 }
-"""Keys of the command, the one that takes what is new first, and of the environment."""
+"""Keys of the command, first the one for new options, and of the environment."""
 
 
 def _cuts(text: str, place: YamlServer, launcher: Launcher, asked: LaunchRequest) -> Iterator[Cut]:
@@ -495,7 +495,7 @@ def _new_items(text: str, node: Any, rows: list[str]) -> Cut:
 
 
 def _prove(old: str, new: str, place: YamlServer, launcher: Launcher) -> None:
-    """Hold the new text against the old one: nothing but command and environment of the one server may differ."""
+    """Compare the new text with the old one: nothing but command and environment of the one server may differ."""
     commands, environment = _KEYS[launcher]
     sides = [_loaded(text) for text in (old, new)]
     for side in sides:

@@ -13,8 +13,8 @@ from cachedoctor.report.text.concise import tokens
 from cachedoctor.report.words.numbers import count, number, percent
 
 _TALL, _ROOMY, _WIDE = 12, 20, 60
-"""Rows from which on there is room for gaps and words below the table, and for two rows of each; cells for all columns
-of the table."""
+"""Rows needed for gaps and words below the table, and for two rows of each entry; cells needed for all table
+columns."""
 _KEYS = "q quits   arrows: other conversations   ? help"
 _HELP = (
     ("#", "number of the conversation, given by the proxy"),

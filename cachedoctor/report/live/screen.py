@@ -24,7 +24,7 @@ Row = tuple[str, str]
 
 
 def measured_rows(view: MeasuredView) -> list[Row]:
-    """Say what each engine or rank of a server said last; what it did not say is left out."""
+    """Give the last numbers of each engine or rank of a server; missing ones are left out."""
     return [_row(row) for row in view.rows]
 
 
@@ -55,9 +55,9 @@ def _load(running: int | None, waiting: int | None, usage: float | None) -> list
 
 
 _TALL, _WIDE, _BROAD = 16, 70, 130
-"""Rows from which on there is room for gaps and long rows; cells for counts of each slot, and for its last request."""
+"""Rows needed for gaps and long rows; cells needed for the counts of each slot, and for its last request."""
 _CHARS_PER_CELL = 4
-"""Characters looked at per cell to fill: combining marks take no cell, and a name may be a million long."""
+"""Characters read per output cell: combining marks use no cell, and a name may have a million of them."""
 _NAME = 10
 """Cells for the name of a server."""
 _SEPARATORS = "-_./:@ "
@@ -125,14 +125,14 @@ class ScreenRows:
 
 
 class Screenful(NamedTuple):
-    """What whoever looks at the screen chose."""
+    """What the user chose on the screen."""
 
     first: int = 0
     """Finding that is shown first, and whole."""
     helps: bool = False
-    """Words of the view are explained in its place."""
+    """True if explanations of the view are shown in its place."""
     keyed: bool = False
-    """There are keys to choose by."""
+    """True if the user can choose by keys."""
 
 
 _AS_IT_BEGINS = Screenful()

@@ -17,9 +17,9 @@ from cachedoctor.report.words.numbers import capital, count
 from cachedoctor.report.words.powershell import in_powershell
 
 _FORMS = {"sh": "sh", "yaml": "yaml", "ini": "ini"}
-"""What a block of a fix is called."""
+"""Names of the forms of a fix, above its block."""
 _FEW = 3
-"""Requests of a finding that are listed of the first ones, and of the worst."""
+"""Requests listed for a finding: how many of the first ones, and how many of the worst."""
 _LINE = 400
 """Cells of a quoted line."""
 _ADDRESS = late(r"https://[A-Za-z0-9.-]+(?:/[\w./#?=&%+-]*)?", re.ASCII)
@@ -134,7 +134,7 @@ def _first_fix(step: DoNow | None) -> list[str]:
 
 
 def _commands(rows: list[str], language: str, indent: str) -> list[str]:
-    """What is to be copied, once more for PowerShell where it sets the environment of a shell."""
+    """The commands to copy, once more for PowerShell if they set the environment of a shell."""
     parts = [fenced(rows, language, indent)] if rows else []
     other = in_powershell(rows) if language == "sh" else []
     return [*parts, f"{indent}In PowerShell:", fenced(other, "powershell", indent)] if other else parts

@@ -48,7 +48,7 @@ def _session(session: Session) -> list[str]:
 
 
 SESSIONS, WHOLE, BRIEF = 5, 8, 50
-"""Servers described; findings shown whole, and in a line each: an issue holds 65,536 characters."""
+"""Servers described; findings shown in full; findings shown as one line: an issue holds 65,536 characters."""
 _SOURCE = {
     "line": "",
     "option": ", as given by `--build`",
@@ -57,7 +57,7 @@ _SOURCE = {
     "paste": ", from the text above the log",
 }
 _TROUBLE = {traffic_words.LLAMA: "recomputes prompts"}
-"""What findings of an engine are about, if not about its cache at large."""
+"""Subject of an engine's findings, if it is not the cache in general."""
 
 
 def write(report: ShownReport, out: IO[bytes], look: Appearance) -> None:

@@ -287,4 +287,4 @@ report | text | | path of the log's page, relative to the result folder
 FLEET: dict[str, ColumnTable] = {
     table.name: table for table in (REQUESTS, FINDINGS, SESSIONS, FILES, UNSEEN, SAMPLES, BATCHES)
 }
-"""What ``fleet`` writes: a folder each, a file for each log."""
+"""Output of ``fleet``: one folder per table, one file per log."""

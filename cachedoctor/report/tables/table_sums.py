@@ -29,7 +29,7 @@ _BUILD = ("build", "build_min", "build_max")
 _HOUR = r"^(.*T\d\d):"
 _ZONE = r"(Z|[+-]\d\d:\d\d)$"
 _NS = 1e6
-"""Nanoseconds of a millisecond: sums of whole numbers are exact, and so those of the reports."""
+"""Nanoseconds per millisecond: integer sums are exact, and therefore match those of the reports."""
 _STEP = math.log(1.01)
 """Values are counted in classes 1 % wide: exact quantiles would hold every value in memory."""
 _ROWS = 1 << 18

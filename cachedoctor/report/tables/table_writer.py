@@ -39,9 +39,9 @@ def require_polars(what: str) -> None:
 
 
 _LOOKS_AGAIN = 0.2
-"""Seconds after which a waiting thread looks whether there will be more."""
+"""Seconds after which a waiting thread checks whether more rows follow."""
 _FORMULA_BEHIND_SEMICOLON = late(r"(;\s*)([=+@-])")
-"""Where a list is separated by semicolons, a spreadsheet begins another cell after one."""
+"""If list items are separated by semicolons, a spreadsheet starts a new cell after each semicolon."""
 _JOINERS = late("[\u034f\ufe00-\ufe0f\U000e0100-\U000e01ef]")
 """Not drawn, though Unicode counts them as printable."""
 
@@ -213,7 +213,7 @@ class _Target(io.RawIOBase):
         self.fault: OSError | None = None
 
     def writable(self) -> bool:
-        """It is there to be written."""
+        """Always true: the output is only written."""
         return True
 
     def write(self, data: Any) -> int:
@@ -226,7 +226,7 @@ class _Target(io.RawIOBase):
 
 
 def _hand_over(feed: Queue[pl.DataFrame | None], batch: pl.DataFrame | None, written: Future[Any]) -> None:
-    """Wait until there is room, or nobody takes more."""
+    """Wait until there is space, or until the reader has stopped."""
     while not written.done():
         try:
             feed.put(batch, timeout=0.1)

@@ -59,7 +59,7 @@ def render(
 
 
 def what_mends(page: TextPage, client: KnownClient | None, advices: Sequence[Advice]) -> None:
-    """Write who is known to send such a difference, and what to do."""
+    """Write which client is known to send such a difference, and what to do."""
     if client is not None:
         page.prose(["  = ", ("client: ", "bold")], f"{client.title} {client.writes}", 4)
     for advice in advices:
@@ -96,7 +96,7 @@ def _difference(page: TextPage, diff: PromptDiff, first: First, about: str, know
 
 
 def least_change(page: TextPage, found: LeastChange, of: str, about: str) -> None:
-    """Write the smallest set of changes that gives reuse back, with the share of the prompt after each."""
+    """Write the smallest set of changes that restores reuse, with the share of the prompt after each."""
     now, said = percent(found.common, found.tokens) if found.tokens else "0 %", set[str]()
     page.prose([("least change: ", "bold")], f"{of}{about}{now} is common from the start; without these changes", 2)
     for edit in found.edits:
@@ -131,7 +131,7 @@ def _rest(found: LeastChange) -> str:
 
 
 def _settings(page: TextPage, settings: list[RequestSetting]) -> None:
-    """What else of the requests is not the same."""
+    """Other differences between the requests."""
     for setting in settings:
         if setting.place == OWN_VERDICT:
             page.prose(["  = ", ("own verdict: ", "bold")], f"{setting.b}: {setting.words}", 4)
@@ -141,7 +141,7 @@ def _settings(page: TextPage, settings: list[RequestSetting]) -> None:
 
 
 def _alone(page: TextPage, alone: list[Side], about: str) -> None:
-    """The prompts that were compared with none."""
+    """The prompts that were not compared."""
     if not alone:
         return
     page.gap()
@@ -184,7 +184,7 @@ def _excerpt(page: TextPage, excerpt: Excerpt) -> None:
 _PIECE = late(r"[A-Za-z0-9_]+|[\s\S]")
 """A word of ASCII, or any other character."""
 _REJOINED = 3
-"""Words in a row from which on two texts are the same again; fewer occur in any two by chance."""
+"""Consecutive equal words needed to treat two texts as equal again; shorter runs occur by chance."""
 _Marked = list[tuple[str, bool]]
 """Pieces of a text, and whether they differ from the other text."""
 

@@ -13,7 +13,7 @@ from cachedoctor.report.text.text_safe import cut
 from cachedoctor.report.words.numbers import first_sentence
 
 _VALUE_MAX = 400
-"""Cells: a value may be a prompt or a body; of a longer one the middle is left out."""
+"""Maximum cells: a value may be a prompt or a body; the middle of longer values is omitted."""
 _NAME_MAX = 28
 """Cells of the first column; a longer name or value is on a row of its own."""
 
@@ -106,7 +106,7 @@ _ITEM = late(r"( *)([-*]|\d+\.) +")
 _CODE = 4
 """Blanks before a line of code that is not fenced, beyond the indent of its item."""
 _QUOTED = frozenset({"log", "requests", "slots"})
-"""Blocks that show what a server or a client wrote; the others hold what somebody may paste."""
+"""Code blocks with server or client output; the others hold commands for the user to paste."""
 
 
 class _LineBlock(NamedTuple):

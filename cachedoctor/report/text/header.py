@@ -20,7 +20,7 @@ from cachedoctor.report.words.traffic_words import computed_for
 _BARS, _UNKNOWN = "▁▂▃▄▅▆▇█", "·"
 _ASCII_BARS, _ASCII_UNKNOWN = ".:-=+*#", "?"
 _KEY, _EACH = 10, len(", 1,024 a bar")
-"""Cells of a row before the bars, and of the words that are needed when a bar is many requests."""
+"""Cells of a row before the bars, and of the explanation needed when a bar represents many requests."""
 _NARROW = 60
 """On a page narrower than that only the most important words come after the bars."""
 _FEWEST = 6
@@ -141,7 +141,7 @@ def _session(page: TextPage, session: Session) -> None:
 
 
 MANY = 5
-"""Sessions listed one by one; more are summed up by what they are."""
+"""Sessions listed one by one; more are summarised by kind."""
 _KINDS, _LOOKED_AT = 2, 1000
 """Kinds of servers that the short form names, and sessions that it looks at."""
 

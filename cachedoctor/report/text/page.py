@@ -31,7 +31,7 @@ _NAMED = {
     "magenta": "color(163)",
     "dim": "color(243)",
 }
-"""What stands for the colours of which every theme has its own."""
+"""Placeholders for the colours that each theme defines."""
 
 
 @lru_cache(maxsize=64)
@@ -41,7 +41,7 @@ def readable(style: str) -> str:
 
 
 _COMMAND = late(r"\s*(?:::|##)")
-"""How a row begins that a CI takes for a command to itself when it is in its log."""
+"""Line prefixes that a CI system interprets as commands when they appear in its log."""
 _PROSE = 100
 """Cells: sentences on wider rows are hard to read."""
 _ROOMY = 48
@@ -143,7 +143,7 @@ _GAP = 2
 
 
 def fits(width: int, key: str, headings: Sequence[Heading], rows: Sequence[MeasuredCells]) -> bool:
-    """Return whether all columns of a table stand side by side in ``width`` cells."""
+    """Return whether all columns of a table fit side by side in ``width`` cells."""
     widths, left = _columns(width, key, headings, rows)
     return len(_blocks(widths, width - left)) == 1
 

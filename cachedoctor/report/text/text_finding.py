@@ -59,9 +59,9 @@ def _units(words: list[str], room: int) -> list[str]:
 _KEY = 7
 """Cells of the keys."""
 TIGHTEST = 5
-"""How often a report can leave out more, so that it fits a screen."""
+"""Number of shortening steps available to fit a report on a screen."""
 _WHY = 150
-"""Characters of why it is so in the short form."""
+"""Characters of the reason in the short form."""
 _FIX_WORDS = 210
 """Characters of the sentences about a fix in the short form."""
 
@@ -224,7 +224,7 @@ def _steps(page: TextPage, head: Part, fix: DoNow) -> None:
 
 
 def _powershell(page: TextPage, found: Sequence[str], indent: int) -> None:
-    """Write what sets the environment once more, as PowerShell takes it."""
+    """Write the environment variables once more, in PowerShell syntax."""
     head = " " * indent + "PowerShell: "
     for row in in_powershell(found, page.width - len(head)):
         page.row(head, (row, COMMAND))

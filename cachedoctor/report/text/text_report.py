@@ -32,14 +32,13 @@ from cachedoctor.report.words.remarks import (
 )
 
 _WIDE, _NARROW = 14, 10
-"""Cells of the keys, above and below the findings."""
+"""Cells of the row labels, above and below the findings."""
 _CLIENTS = 8
 """Clients that have a row of their own."""
 _BLOCKS, _LISTED = 3, 8
 """Further findings that get a block each, and a row each."""
 _SCREEN = 23
-"""Rows of a terminal above the next prompt: a longer report leaves out what matters least, all of which ``verbose``
-shows."""
+"""Terminal rows above the next prompt: a longer report omits the least important parts; ``verbose`` shows them."""
 
 
 def render(

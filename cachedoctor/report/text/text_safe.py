@@ -18,7 +18,7 @@ _PIECES = late(rf"\S+{_BAR}\s*|\s+")
 _WHOLE = late(rf"(?:[\d.,]*\d (?=(?:[a-z]{{1,8}}|%|x)(?!\w))|CD\d{{3}} (?=[a-z]))?\S+(?: %(?!\w)|{_BAR})\s*|\s+")
 """Words of a sentence: a number and its unit or noun are one, as are the code and the name of a rule."""
 _CHARS_PER_CELL = 4
-"""Characters looked at per cell to fill: combining marks take no cell, and a line may hold a million of them."""
+"""Characters read per output cell: combining marks use no cell, and a line may hold a million of them."""
 
 
 def visible(text: str, ascii_only: bool = False) -> str:

@@ -27,7 +27,7 @@ class TokenizerRow(msgspec.Struct):
     """What counted the tokens."""
 
     name: Text
-    """pieces: none was given; words and signs stand for tokens."""
+    """pieces: no tokenizer was given; words and punctuation count as tokens."""
     exact: bool
     """The counts are the model's own. False without a tokenizer, and for chat bodies that no chat template rendered."""
 
@@ -57,23 +57,23 @@ class DiffDocument(msgspec.Struct):
     first: First | None
     """The first difference; None exactly when the prompts are equal."""
     common_prefix_tokens: Amount
-    """A begin-of-text token that the server adds included."""
+    """Tokens equal at the start, including a begin-of-text token that the server adds."""
     common_suffix_tokens: Amount
     """Tokens equal at the end, none of them counted in the prefix, too."""
     reusable: Reusable
     edits: list[Edit] | UnsetType = UNSET
     """Only with --full: how a becomes b. The ranges of b follow each other without a gap."""
     settings: list[RequestSetting] | UnsetType = UNSET
-    """What else of the requests differs and decides what a cache gives back: salts, adapters, images. Only where
-    something does."""
+    """Other differences between the requests that affect what a cache can reuse: salts, adapters, images. Only if there
+    are any."""
     alone: list[Side] | UnsetType = UNSET
-    """The prompts of the input that were compared with none, as no other of their conversation is there. Only in the
-    last object, where there are any."""
+    """Prompts of the input that were not compared, because no other prompt of their conversation is there. Only in the
+    last object, if there are any."""
     notes: list[Text] | UnsetType = UNSET
-    """What the recordings that the prompts were read from do not hold: nothing is said of that. Only in the last
-    object, where there is anything."""
+    """What the recordings of the prompts do not contain; no statement is made about it. Only in the last object, if
+    there is anything."""
     least: LeastChange | UnsetType = UNSET
-    """Only with --least: the smallest set of changes that gives reuse back."""
+    """Only with --least: the smallest set of changes that restores reuse."""
 
 
 FIRST_UNLESS_EQUAL = {
@@ -85,7 +85,7 @@ FIRST_UNLESS_EQUAL = {
         }
     ]
 }
-"""What the contract promises of a diff, and no type can say."""
+"""Guarantees of the diff contract that types cannot express."""
 
 
 def document(diff: PromptDiff, version: str) -> DiffDocument:

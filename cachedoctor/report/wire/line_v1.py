@@ -30,12 +30,12 @@ class FieldRow(msgspec.Struct):
     label: str
     """Name as printed before the value; that of the catalogue when the line prints none."""
     text: str | None
-    """Value as printed; None when the line was cut before its end."""
+    """Value as printed; None if the line is truncated before its end."""
     unit: str | None
     """None for text."""
     meaning: str
     here: str | None
-    """What this very value says, when it is not a plain number."""
+    """Meaning of this particular value, if it is not a plain number."""
 
 
 class Builds(msgspec.Struct):
@@ -61,7 +61,7 @@ class Versions(msgspec.Struct):
     """Versions in which this wording was seen, of engines that have versions instead of builds."""
 
     program: str
-    """What the versions are those of: `vLLM`, `SGLang`, or `LMCache` inside vLLM."""
+    """Program that the versions belong to: `vLLM`, `SGLang`, or `LMCache` inside vLLM."""
     first: str
     last: str
 
@@ -72,7 +72,7 @@ class ReadingRow(msgspec.Struct):
     message: str
     """Id of the message, the same over all its wordings."""
     meaning: str
-    """What it tells about the prompt cache."""
+    """What it shows about the prompt cache."""
     text: str
     """The message without wrapper and prefix."""
     origin: str | None
@@ -88,13 +88,13 @@ class ReadingRow(msgspec.Struct):
     """A line as a server printed it."""
     other_wordings: list[Wording]
     cut: bool
-    """The line ends before the message does."""
+    """True if the line ends before the message does."""
     undecided: bool
-    """Other wordings fit what is left of a cut line as well."""
+    """True if other wordings also match the truncated line."""
     unknown_tail: str | None
     """Text after the message that no known build prints."""
     engine: str
-    """Whose line it is: `llama.cpp`, `vllm` or `sglang`."""
+    """Engine that wrote the line: `llama.cpp`, `vllm` or `sglang`."""
     versions: Versions | None
     """None for llama.cpp."""
 
@@ -106,13 +106,13 @@ class LineDocument(msgspec.Struct):
     schema: Literal["cachedoctor.line/1"]
     tool: LineTool
     line: LineNumber
-    """1-based number in what was given."""
+    """1-based line number in the input."""
     text: str
     """The line without its wrapper."""
     readings: list[ReadingRow]
-    """Empty when the line is unknown; several when its wording alone does not decide."""
+    """Empty if the line is unknown; several if its wording alone does not decide."""
     nearest: str | None
-    """When there is no reading: how the most similar known message begins."""
+    """If the line is not recognised: the start of the most similar known message."""
 
 
 def document(line: Line, version: str) -> LineDocument:

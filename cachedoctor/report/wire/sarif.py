@@ -23,7 +23,8 @@ from cachedoctor.report.words.remarks import filtered, switched_off
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 FINGERPRINT = "cachedoctorCause/v1"
 GITHUB_FINGERPRINT = "primaryLocationLineHash"
-"""The only key by which GitHub tells that two results are the same; without it, the text of the line would decide."""
+"""The only key by which GitHub recognises two results as the same; without it, the text of the line would be
+compared."""
 
 _SNIPPET = 400
 """Cells: a log line may be a megabyte."""

@@ -46,12 +46,12 @@ _STREAMED = {
     "samples": list[CacheSample],
     "batches": list[PrefillBatch],
 }
-"""Fields of a report that JSON does not have as they are declared: their types in it."""
+"""Report fields whose JSON type differs from the declaration: their JSON types."""
 
 
 @cache
 def document() -> type[msgspec.Struct]:
-    """The report as JSON has it, what may be missing included."""
+    """The report in its JSON form, including what may be missing."""
     hints = get_type_hints(Report, include_extras=True)
     fields: list[Any] = []
     for one in msgspec.structs.fields(Report):
@@ -78,7 +78,7 @@ class StoredRequests:
         self._lines = lines
 
     def check(self) -> None:
-        """None can be lost."""
+        """Nothing to do: none can be lost."""
 
     def __iter__(self) -> Iterator[RequestRow]:
         """Yield every request."""
@@ -100,7 +100,7 @@ class StoredRows:
         self._rows = rows
 
     def check(self) -> None:
-        """None can be lost."""
+        """Nothing to do: none can be lost."""
 
     def lines(self) -> Iterator[bytes]:
         """Yield one JSON object each, without newline."""

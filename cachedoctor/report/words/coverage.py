@@ -32,17 +32,17 @@ class CannotTell(NamedTuple):
     why: str
     give: str
     missing: list[str]
-    """Lines of these builds that would decide, the most telling first; none where none is known."""
+    """Log lines of these builds that would decide, the most conclusive first; empty if none is known."""
     others: str
     """What was found in what could be checked; empty without any."""
     partly: bool = False
-    """It can be told of other requests."""
+    """True if it can be decided for other requests."""
     alone: bool = True
-    """Because there is nothing to compare with: reuse is what two requests share."""
+    """True if there is nothing to compare with: reuse needs two requests."""
 
     @property
     def sentence(self) -> str:
-        """The whole in sentences."""
+        """All of it in sentences."""
         missing = f" Missing here: {'; '.join(self.missing)}." if self.missing else ""
         share = "; reuse needs two requests" if self.alone else ""
         said = f"Cannot tell{' of' if self.partly else ':'} {self.why}{share}. {self.give}"
@@ -220,11 +220,11 @@ def _is_timed(row: RequestRow) -> bool:
 _MANY = 4
 """Requests: the first is always cold, and two or three more may each begin a conversation of their own."""
 _LITTLE = 0.01
-"""Share of the prompt tokens: the first token or two of every prompt are the same, and reusing these is nothing."""
+"""Share of the prompt tokens: the first token or two of every prompt are equal, and reusing them means nothing."""
 _MUCH = 10_000
-"""Tokens: less computed in all costs too little to ask why."""
+"""Tokens: if fewer were computed in total, it does not matter why."""
 _LEFT_OPEN = 0.1
-"""Share of the requests of which nothing can be told: with more of them the rest says little about the server."""
+"""Share of requests that cannot be assessed: above it, the other requests say little about the server."""
 _BEFORE = "To be sure, give the log from the previous request on, or better the whole log."
 _TRAFFIC = (
     "To be sure, give a few minutes of log with traffic, or better the whole log, or dumps of /metrics from before "
@@ -233,7 +233,7 @@ _TRAFFIC = (
 _THROUGHPUT = 'To be sure, also give the rows "Avg prompt throughput: ...", which stand above those of the hit rate.'
 _NEXT = "To be sure, also give the lines of the next turn of the same conversation."
 _LONGEST_ROW = 2_000
-"""Bytes of a row on average that no server writes."""
+"""Average bytes per row that no server's output reaches."""
 _BREAKS = "To be sure, give the log with its line breaks: the file itself, or a copy from the terminal."
 _REQUESTS = "To be sure, give the log lines of some requests, or better the whole log."
 _LONGER = (
@@ -254,15 +254,15 @@ def _rules(report: Report, name: str) -> str:
 
 
 CUT = "CD902"
-"""Says only that the log is cut."""
+"""Code of the finding which only says that the log is truncated."""
 _FEW_LOST = 0.01
-"""Share of the prompt tokens that may be lost where the cache is said to work."""
+"""Maximum lost share of the prompt tokens at which the cache is reported as working."""
 _SMALL = frozenset({"reused", "new", "rounding"})
-"""Rows of the account that nobody can fix."""
+"""Rows of the account that no fix can change."""
 
 
 class Healthy(NamedTuple):
-    """What is said where no cause was found."""
+    """Statement for a report without a cause."""
 
     key: str
     words: str

@@ -19,13 +19,13 @@ _PROGRAMS = {traffic_words.LLAMA: "llama-server"}
 _WINDOWS = ("ollama", "lm-studio", "jan")
 """Launchers that take no command line of the server."""
 _SENTENCE = 110
-"""Characters of a sentence that is in the last row; of a longer one what is in brackets is above alone."""
+"""Maximum characters of a sentence in the last row; for a longer one, the part in brackets appears only above."""
 _ASIDE = late(r" \([^()]*\)")
 _OR = late(r"Or,? (?=[a-z])")
-"""How a remedy begins that is written to come after another."""
+"""Opening words of a fix that is written to follow another fix."""
 _OPTION = late(r"--?[A-Za-z]")
 _LONG = 70
-"""Characters of a command that is in the last row; a longer one is above alone."""
+"""Maximum characters of a command in the last row; a longer one appears only above."""
 
 
 class DoNow(NamedTuple):
@@ -34,18 +34,18 @@ class DoNow(NamedTuple):
     text: str
     """The sentence; with commands it says what they do, or where they belong."""
     commands: list[str]
-    """To be copied; none where it is an action in a client."""
+    """Commands to copy; empty if the fix is an action in a client."""
     kind: Kind = "fix"
     steps: Sequence[FixStep] = ()
-    """The same in the form of what starts the server, for all findings of it; none where that is not known."""
+    """The same in the format of the server's launcher, for all its findings; empty if the launcher is unknown."""
     notes: Sequence[str] = ()
     """What the steps take, and what to know of them."""
     changes: Sequence[OptionChange] = ()
     """Options that the steps set."""
     program: str = ""
-    """What takes the options."""
+    """Program that takes the options."""
     replayed: str = ""
-    """What the replay shows of the options, in a sentence; empty where it was not asked."""
+    """The replay's result for the options, in a sentence; empty if it was not run."""
 
     @property
     def options(self) -> bool:
@@ -60,7 +60,7 @@ class DoNow(NamedTuple):
 
     @property
     def _stands_alone(self) -> bool:
-        """Whether the commands are options without a command line around them."""
+        """Whether the commands are options alone, without a command line around them."""
         return self.options and not self.steps
 
     @property

@@ -24,7 +24,7 @@ class MeasuredCells(NamedTuple):
 
 
 MOST = 6
-"""Rows; of more periods, those with most in them."""
+"""Maximum rows; if there are more periods, the largest ones."""
 _NAMED = 3
 """Servers with the lowest hit rates that are named."""
 _SINCE = {"start": " since the start", "reset": " since a reset of the cache", "log": ""}

@@ -11,9 +11,9 @@ from cachedoctor.report.words.numbers import count, duration, number, percent
 from cachedoctor.report.words.traffic_words import LLAMA
 
 _FILTER_WORDS_SHOWN = 10
-"""Requests that are described."""
+"""Maximum requests that are described."""
 _DIFFERENCES = 3
-"""Of an agent and the log that are shown."""
+"""Maximum differences between an agent and the log that are shown."""
 _LOST = frozenset({"partial", "reprocessed"})
 
 
@@ -136,7 +136,7 @@ def unknown_lines(report: Report) -> list[str]:
 
 
 _NAMED = 8
-"""Rules that are switched off and named; of more only their number is said."""
+"""Disabled rules that are named; if there are more, only their number is shown."""
 
 
 def switched_off(codes: list[str]) -> str:
@@ -161,7 +161,7 @@ def seen(rows: list[RequestRow]) -> list[str]:
 
 
 def place(row: RequestRow) -> str:
-    """Say where the lines of a request stand."""
+    """Say where the lines of a request are."""
     lines = (
         f"line {row.first_line:,}"
         if row.first_line == row.last_line

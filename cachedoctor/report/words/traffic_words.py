@@ -88,7 +88,7 @@ class ClientRow(NamedTuple):
     reused: str
     again: str
     undecided: str
-    """New or recomputed: nothing tells."""
+    """Tokens that may be new or recomputed: the log does not show it."""
     cause: str
 
 
@@ -218,18 +218,18 @@ def not_the_cache(report: Report) -> SlowTurn | None:
 
 
 LLAMA = "llama.cpp"
-"""The engine whose log has requests; those of all others have measurements."""
+"""The engine whose logs contain requests; logs of all others contain measurements."""
 UNKNOWN = "unknown"
 """The engine of responses that any server may have written."""
 _OF_OLLAMA = ("CD701", "CD702", "CD703")
 _PROGRAM = "the server"
-"""Who wrote a log that the rules about printed numbers of requests are about."""
+"""Name for the programs whose logs the rules about printed per-request numbers cover."""
 _RULES: dict[str, str | tuple[str, ...]] = {
     **{name: facts.rules for name, facts in ENGINES.items()},
     "ollama": _OF_OLLAMA,
     _PROGRAM: "CD7",
 }
-"""How the codes of the rules about an engine begin."""
+"""Prefixes of the codes of engine rules."""
 SOURCES = {
     "line": "",
     "option": " (given by --build)",
@@ -241,12 +241,12 @@ SOURCES = {
 
 
 def engine(name: str) -> str:
-    """Write an engine as it writes itself."""
+    """Write the name of an engine in its own spelling."""
     return "an unknown server" if name == UNKNOWN else title(name)
 
 
 def program(session: Session) -> str:
-    """Write the program of a session as it writes itself."""
+    """Write the name of a session's program in its own spelling."""
     return session.program or engine(session.engine)
 
 
