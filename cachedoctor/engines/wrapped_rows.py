@@ -21,11 +21,11 @@ _BEGINS = late(
 """A row that begins a record: of vLLM, of uvicorn, of SGLang, of LMCache after the name of its process; or of a
 llama-server in the same log."""
 _ROWS = 80
-"""Rows of one record: the settings that vLLM prints at its start fill some forty of 80 columns."""
+"""Maximum rows of one record: the settings that vLLM prints at its start fill about 40 rows of 80 columns."""
 _EVIDENCE = 3
-"""Rows that seem to continue in the next, from which on the widest row is as wide as the terminal."""
+"""Minimum rows that seem to continue in the next before the widest row is taken as the terminal's width."""
 _WORDS = 12
-"""Rows that are tried where none tells that the record continues."""
+"""Maximum rows that are tried when no row shows that the record continues."""
 
 
 def joined(segment: Segment, catalogue: Catalogue) -> tuple[Segment, int]:
@@ -94,7 +94,7 @@ def _by_words(rows: list[bytes], used: int) -> tuple[bytes, int]:
 
 
 def _said(record: bytes, catalogue: Catalogue) -> int:
-    """How many fields of a message a record has; -1 if it is none."""
+    """How many fields of a message a record has; -1 if it is not one."""
     events = catalogue.recognise(record)
     return max((sum(map(_size, event.fields.values())) for event in events), default=-1)
 

@@ -18,25 +18,25 @@ from cachedoctor.model import Answer, Answers
 from cachedoctor.model.bounds import COUNT
 
 _EACH = 10_000
-"""Answers that are kept one by one."""
+"""Maximum answers that are kept one by one."""
 _RIDS = 4096
-"""Requests that are remembered by name, until they finish and to know one that is logged twice."""
+"""Requests remembered by id until they finish, to recognise one that is logged twice."""
 _PROMPTS = 64
 _CHARACTERS = 16 << 20
 """Characters of the prompts that a new one is compared with, all together."""
 _HEALTH = "HEALTH_CHECK"
-"""Names of requests that the server sends to itself begin with it."""
+"""Prefix of the ids of requests that the server sends to itself."""
 
 
 _T = TypeVar("_T")
 
 _HEADER = "x-anthropic-billing-header:"
 _HEAD = 512
-"""Characters of a prompt in which the header is one: after them somebody may write about it."""
+"""Characters at the start of a prompt within which the header is real; later it may be quoted text."""
 
 
 class RecentPrompts:
-    """The last prompts, to tell how far a new one begins like one of them."""
+    """The last prompts, to measure the common prefix of a new one with them."""
 
     def __init__(self) -> None:
         self._texts: deque[str] = deque()
@@ -53,7 +53,7 @@ class RecentPrompts:
 
 
 class RequestLog:
-    """Feeds on the request lines of one life of a server."""
+    """Reads the request lines of one server run."""
 
     def __init__(self, path: str) -> None:
         self.answers = Answers(path, "log")
@@ -70,7 +70,8 @@ class RequestLog:
             self._remember(found)
 
     def finished(self, event: Event) -> None:
-        """Take a line about a request that was answered; one that has been counted, or was aborted, counts no more."""
+        """Take a line about a request that was answered; a request that has been counted or was aborted is not counted
+        again."""
         found = _read(event)
         if found is None or found.prompt_tokens is None or found.aborted or found.rid in self._finished:
             return
@@ -100,7 +101,7 @@ class LoggedRequest(msgspec.Struct):
     plain: str | None = None
     """The prompt of the JSON form."""
     printed: str = ""
-    """The prompt of the other form, as Python prints it."""
+    """The prompt of the text form, which is not JSON: a Python string literal."""
     prompt_tokens: int | None = None
     cached_tokens: int | None = None
     aborted: bool = False

@@ -14,25 +14,25 @@ from cachedoctor.model.bounds import COUNT
 from cachedoctor.model.measured import BURST, FULL, PROBE, STATES_FULL, Period, Since
 
 _DIGITS = 15
-"""Of a whole number that is read; Python converts no thousands of them."""
+"""Maximum digits of an integer that is read; Python refuses to convert thousands of digits."""
 _READ = _DIGITS + 1
 _MOST_COUNT = COUNT.most
 _SHARE = late(r"\d{1,3}(?:\.\d{1,6})?", re.ASCII)
 _LONGEST_SHARE = 10
 _PRESSED = 0.9
-"""Share of the KV pool from which a chunk may be smaller than it should be, because no more fits."""
+"""KV pool usage from which a chunk may be smaller than configured, because no more fits."""
 _NO_TREE = "0.00%"
-"""Reused share of all prompts since the start, up to 0.4.2: without a radix tree it stays there, and ``#cached-token``
-counts the chunks before of the same prompts (``ChunkCache``)."""
+"""Reused share of all prompts since the start, up to 0.4.2: without a radix tree it stays at this value, and
+``#cached-token`` counts earlier chunks of the same prompts (``ChunkCache``)."""
 _MOST_SHARE = 2.0
-"""A share above is not a share."""
+"""Maximum of a share; larger values are not shares."""
 
 
 class Chunks(msgspec.Struct, gc=False):
-    """How the prompts of a scheduler are cut."""
+    """How the prompts of a scheduler are split into chunks."""
 
     size: int | None = None
-    """Tokens of a chunk; 0 or less: prompts are not cut; None: not known."""
+    """Tokens of a chunk; 0 or less: prompts are not split; None: unknown."""
     steady: bool = True
     """Whether all chunks of a prompt have that size (not with --enable-dynamic-chunking)."""
     mixed: bool = False
@@ -40,7 +40,7 @@ class Chunks(msgspec.Struct, gc=False):
     page: int = 1
     """Tokens of a page of the cache."""
     raw: bool = True
-    """Whether ``#new-token`` may count tokens that are rounded up to pages elsewhere (0.5.20 and newer)."""
+    """Whether ``#new-token`` may be unrounded while the chunk limit counts whole pages (0.5.20 and newer)."""
 
 
 def torn(pairs: Mapping[str, str]) -> bool:
@@ -136,7 +136,7 @@ def _may_be_smaller(batch: PrefillBatch, chunks: Chunks, new: int, size: int) ->
 
 
 def alone(batch: PrefillBatch) -> bool:
-    """Whether no other request was there."""
+    """Whether no other request was running."""
     return batch.new_seqs == 1 and batch.running == 0 and batch.queue == 0
 
 
@@ -145,7 +145,7 @@ _MOST_PERIODS = 64
 
 
 class _Alone(msgspec.Struct, gc=False):
-    """A request that has been alone so far, over all its chunks."""
+    """A request that has been the only one so far, over all its chunks."""
 
     new: int
     cached: int

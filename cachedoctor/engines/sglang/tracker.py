@@ -17,7 +17,7 @@ from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import CacheSample, Mark, PrefillBatch, Session, Setting
 
 _ANYONES = frozenset({"access", "sigterm", "prompt_truncated", "weights_update", "flushed", "flush_timeout"})
-"""Lines that others may write as well: they begin no session."""
+"""Lines that other programs may write as well: they begin no session."""
 _STARTS = frozenset({"server_args", "capacity", "tree_cache", "no_buffer_page_one"})
 """Lines of a start; so are those that begin with one of ``_START_HEADS``. A server that runs prints none of them."""
 _START_HEADS = ("off_", "overlap_off_", "extra_buffer_", "radix_on_")
@@ -25,13 +25,13 @@ _RUNS = frozenset({"ready", "prefill", "fill", "decode"})
 _MOST_STREAMS = 1024
 """Data-parallel ranks of a server."""
 _MOST_SHAPES = 64
-"""Sets of names in batch lines; a server has two or three."""
+"""Sets of field names in batch lines; a server has two or three."""
 _MOST_TEXT = 4096
-"""Bytes of a line that is kept as evidence, of which there are several for each period."""
+"""Maximum bytes of a line kept as evidence; each period keeps several such lines."""
 
 
 class Tracker:
-    """Feeds on the events of one origin."""
+    """Processes the events of one origin."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class Tracker:
         self._path = path
 
     def _session(self, event: Event) -> Session | None:
-        """Return the life of the server that the line belongs to; None for a line that may be anybody's."""
+        """Return the server run that the line belongs to; None for a line that other programs may write."""
         start = event.message in _STARTS or event.message.startswith(_START_HEADS)
         session = self.session
         again = start and (self._running or (event.message == "server_args" and self._port == facts.port(event)))
@@ -243,7 +243,7 @@ _DECODES = late(
     + _COUNTS + rb"((?:, [a-z ]{9,20}: [0-9.]{1,10})*+)" + _SPEED
     + rb"(?:\n" + _TIME + rb"\1" + _COUNTS + rb"\2" + _SPEED + rb")++"
 )  # fmt: skip
-"""Lines of one rank while it computes no prompt, as long as the usage of its pools stays what it is."""
+"""Lines of one rank while it computes no prompt and the usage of its pools does not change."""
 
 READER = Reader(
     LoggerCatalogue(ROWS, PREFIX),

@@ -1,4 +1,4 @@
-"""What single lines of vLLM say of the server: version, start-up configuration, settings."""
+"""What single lines of vLLM show of the server: version, start-up configuration, settings."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _BY_LINE = {
     320: ("0.31.0", "0.31.0"),
     335: ("0.32.0", "0.33.0"),
 }
-"""Line of ``loggers.py`` at which the call stands that prints: oldest and newest version. Forks keep the numbers."""
+"""Line number in ``loggers.py`` of the call that prints it: oldest and newest version. Forks keep the numbers."""
 
 
 def by_line(number: int) -> tuple[str, str] | None:
@@ -58,7 +58,7 @@ _MODEL = late(r"\bmodel='((?:[^'\\]|\\.){1,512})'")
 
 
 class Resolved(NamedTuple):
-    """The line ``Initializing a V1 LLM engine (v0.32.0) with config: ...``; what it does not say is None."""
+    """The line ``Initializing a V1 LLM engine (v0.32.0) with config: ...``; what it does not contain is None."""
 
     model: str | None
     prefix_caching: bool | None
@@ -130,7 +130,7 @@ def asked(text: str) -> dict[str, Any]:
 
 
 def _bare(text: str) -> str:
-    """The text without what is in quotes, which a user chose."""
+    """The text without its quoted parts, which a user chose."""
     return _QUOTED.sub("''", text)
 
 
@@ -161,7 +161,7 @@ def _speculative(text: str) -> str | None:
 
 
 CPU_BLOCK = 128
-"""Tokens of a block on a processor when none is asked for, from 0.11.1 on; before, 16 without Intel's extension."""
+"""Default tokens of a block on a CPU, from 0.11.1 on; before, 16 without Intel's extension."""
 _ASKED_AS = {
     "enable_prefix_caching": "prefix_caching_asked",
     "block_size": "block_size",
@@ -187,7 +187,7 @@ def note(session: Session, event: Event) -> None:
 
 
 def put(session: Session, event: Event, name: str, value: Any, part: str | None = None) -> None:
-    """Write a setting down with its line; of a line with many settings only the ``part`` that says it."""
+    """Record a setting with its line; of a line with many settings only the ``part`` that shows it."""
     text = event.text[:LONGEST]
     if part is not None:
         head = event.text[: event.text.find(b": ", event.text.find(b"] ")) + 2]
@@ -291,7 +291,7 @@ def _fact(name: str, value: Any = True, *, hybrid: bool = False) -> Callable[[Se
 
 
 def _disabled(session: Session, event: Event) -> None:
-    """A line that switches the cache off and says why."""
+    """A line that switches the cache off and names the reason."""
     put(session, event, "caching_disabled_because", event.message)
 
 
@@ -308,7 +308,7 @@ _OFF = (
     "off_attention", "off_encoder_only", "off_batch_invariant", "off_encoder_decoder", "off_cpu", "off_mla", "off_amx",
     "off_ocr", "off_multimodal", "off_prompt_embeds", "off_context_parallel", "off_tpu",
 )  # fmt: skip
-"""Lines that switch the cache off and say why."""
+"""Lines that switch the cache off and name the reason."""
 
 _READERS: dict[str, Callable[[Session, Event], None]] = {
     "version": _named,

@@ -20,7 +20,7 @@ _PREFIX = late(
 _HEAD = 1 << 13
 """Bytes of a line in which its prefix is searched for; progress bars may be glued before it."""
 _MONTHS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
-"""Days of each month of a leap year, so that every day of the calendar is one; vLLM writes no year."""
+"""Days of each month of a leap year, so that February 29 is valid; vLLM writes no year."""
 _BEFORE = (0, *accumulate(_MONTHS))
 """Days before each month."""
 _DAY = 86_400
@@ -33,7 +33,7 @@ class LinePrefix(NamedTuple):
     process: str | None = None
     """``APIServer``, ``EngineCore_DP0`` ..."""
     time: int | None = None
-    """Seconds since the begin of a leap year, in the zone of the server."""
+    """Seconds since the start of a leap year, in the server's time zone."""
     iso: str | None = None
     """``--MM-DDTHH:MM:SS``."""
     file: str | None = None
@@ -72,11 +72,11 @@ _EARLY = 5.0
 """Seconds, up to 0.7 and in the V0 engine."""
 _REMEMBERED = 32
 _LONGEST = 120.0
-"""Seconds; a longer gap is that of a log without its lines of zeros."""
+"""Maximum seconds between two lines; a longer gap means that the log lacks its lines of zeros."""
 _SECOND = 1.0
 """Times have whole seconds: an interval of 10 s is printed as 9, 10 or 11."""
 _AGREE = 2
-"""Gaps that make an interval longer than the default believed: one may lack the lines between."""
+"""Gaps that must agree before an interval longer than the default is believed: a single gap may lack lines between."""
 
 
 class _StatsLine(NamedTuple):
@@ -109,7 +109,7 @@ class Intervals:
         return writer not in self._last
 
     def of(self, writer: Writer, time: int | None, busy: bool, early: bool) -> float | None:
-        """Seconds that the next line of a writer is over; None when the log does not show.
+        """Seconds covered by the next line of a writer; None if the log does not show it.
 
         Args:
             writer: who prints it.
@@ -135,7 +135,7 @@ class Intervals:
         return gap if usual + _SECOND < gap < 2 * usual else usual
 
     def usual(self, early: bool) -> float:
-        """The interval as far as it is known by now: the commonest short gap after a line that tells of work."""
+        """The interval as far as it is known: the commonest short gap after a line that shows traffic."""
         default = _EARLY if early else _DEFAULT
         if not self._gaps:
             return default

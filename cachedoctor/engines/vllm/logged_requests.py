@@ -12,13 +12,13 @@ from cachedoctor.model import Answer, Answers, Session, Setting
 _END = late(r"['\"], (?:params: SamplingParams\(|prompt_token_ids: )")
 _HEADER = "x-anthropic-billing-header"
 _HEAD = 4096
-"""Characters in which the header stands: before the system prompt."""
+"""Characters within which the header must be: before the system prompt."""
 _PROMPTS_MOST = 64
 _PROMPT_BYTES = 4 << 20
 _LONGEST = 1 << 20
 """Bytes of one prompt that are compared."""
 _LOGGED_PROMPTS_MOST = 10_000
-"""Answers that are kept of one server."""
+"""Maximum answers kept for one server."""
 
 
 def prompt_in(text: str) -> str | None:
@@ -80,7 +80,7 @@ _RECENT = 256
 _STEP = 16
 """Requests that may be loaded in one step of the engine."""
 _LOOKUPS_MOST = 10_000
-"""Answers that are kept of one server; of more only the sums are."""
+"""Maximum answers kept for one server; beyond this number only sums are kept."""
 
 
 class Lookups:

@@ -12,7 +12,7 @@ MOST_REQUESTS = 1_000
 ROUNDED = 0.0005
 """Share by which a printed rate may be off."""
 _LEAST_LEFT = 0.005
-"""Computed share below which the rounding of the rate says more than the rate."""
+"""Computed share below which the rounded rate is too inexact to divide by it."""
 
 
 class LookedUp(NamedTuple):
@@ -20,7 +20,7 @@ class LookedUp(NamedTuple):
 
     tokens: int
     within: int
-    """By which they may be off, either way."""
+    """Tokens by which the number may be off, in either direction."""
 
 
 def looked_up(computed: int, within: int, rate: float, external_rate: float | None = None) -> LookedUp | None:
@@ -70,7 +70,7 @@ class Periods:
         self._begin: Mark | None = None
         self._open: dict[str | None, SamplePeriod] = {}
         self._first: dict[str | None, list[tuple[SamplePeriod, CacheSample, float]]] = {}
-        """Of every engine the first samples, their periods, and the seconds by which each is uncertain."""
+        """The first samples of every engine, their periods, and the uncertainty of each in seconds."""
         self._before: dict[str | None, LookedUp] = {}
         """What each engine had looked up when its last sample with a rate came."""
 
@@ -122,7 +122,7 @@ class Periods:
         self._before[sample.engine] = found
 
     def _looked_up(self, period: SamplePeriod) -> LookedUp | None:
-        """What the rate tells of the tokens, while no request has rolled out of it."""
+        """The tokens that the rate shows, while no request has rolled out of it."""
         requests = [p.answered for p in self._open.values()]
         told = [count for count in requests if count is not None]
         if period.since == "log" or len(told) < len(requests) or sum(told) > MOST_REQUESTS:

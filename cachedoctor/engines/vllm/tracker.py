@@ -19,9 +19,9 @@ from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import CacheSample, Mark, Session, Setting
 
 _STARTS = frozenset({"version", "args", "args_given", "engine_start", "api_servers"})
-"""Messages of a start-up; after traffic they are those of another life of the server."""
+"""Start-up messages; after traffic they mean that the server was restarted."""
 _SILENT = frozenset({"access", "request_added", "lookup_pending", "storing", "stored", "retrieved", "retrieve_short"})
-"""Messages that other programs write, too: they make no session."""
+"""Messages that other programs write, too: they begin no session."""
 _READY = frozenset({"ready", "engine_ready"})
 _STATS = frozenset({"stats", "stats_v0"})
 _ASKS = late(r"/(?:v1/(?:chat/completions|completions|messages|responses)|generate|inference/v1/generate)(?:\?|$)")
@@ -31,7 +31,7 @@ _SURE_S = 1.0
 
 
 class Tracker:
-    """Feeds on the events of one origin."""
+    """Processes the events of one origin."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What explains single lines of vLLM: what comes before a message, and what makes the server print it."""
+"""Explains single lines of vLLM: what comes before a message, and what makes the server print it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PROCESSES = {
     b"VllmWorker": "process that computes the model, or a part of it",
     b"MainProcess": "process that starts the others, or one that has no name yet",
 }
-"""By the begin of a name; a rank may follow it (``EngineCore_DP0``, ``Worker_TP1``)."""
+"""By the start of a name; a rank may follow it (``EngineCore_DP0``, ``Worker_TP1``)."""
 _WORDS = {
     "rank": "rank of the process among those of the model",
     "pid": "number of the process",
