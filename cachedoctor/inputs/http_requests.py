@@ -18,12 +18,12 @@ from cachedoctor.inputs.sources.base import SourceError
 from cachedoctor.knowledge.engines import LABELS_EXAMPLE
 
 FAULTS = (OSError, http.client.HTTPException, ValueError)
-"""What asking may raise beside TooLargeError: no connection, a broken or late answer, what no head may hold."""
+"""Errors of a request other than TooLargeError: no connection, a broken or late answer, an invalid header."""
 _PIECE = 1 << 16
 
 
 class HttpResponse(NamedTuple):
-    """What came back, whole."""
+    """A complete response."""
 
     status: int
     reason: str
@@ -32,7 +32,7 @@ class HttpResponse(NamedTuple):
 
 
 class TooLargeError(Exception):
-    """An answer has more bytes than it may."""
+    """An answer is larger than allowed."""
 
 
 def connection(parts: SplitResult, seconds: float) -> http.client.HTTPConnection:
@@ -110,7 +110,7 @@ def _cut(connected: socket.socket) -> None:
 
 
 ANSWER_SECONDS = 10.0
-"""For one page, from the first byte asked to the last byte read."""
+"""Seconds for one page, from the first byte requested to the last byte read."""
 MAX_PAGE = 64 * 1024 * 1024
 """Bytes; /metrics of vLLM has about 50 KB for each engine."""
 _HINTS = {

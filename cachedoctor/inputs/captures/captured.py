@@ -79,9 +79,10 @@ def depth_of(value: Any) -> int:
 
 _TELLS = late(r'"(?:usage|timings|meta_info)"\s*:')
 _KEPT = ("id", "type", "model", "usage", "meta_info", "timings", "stop", "diagnostics")
-"""Keys of an answer that say how long the prompt was, and whose it is."""
+"""Keys of an answer that show the prompt length, and which request it belongs to."""
 _ENDS = 8
-"""Telling lines that are kept of the beginning of a stream, and of its end: some servers count in every line."""
+"""Lines with token counts kept from the start of a stream, and from its end: some servers print counts in every
+line."""
 _LLM = ("/completion", "/messages", "/responses", "/generate", "/chat")
 
 
@@ -89,26 +90,26 @@ class Captured(msgspec.Struct):
     """One request."""
 
     body: dict[str, Any] | None
-    """None where the recording has no prompt of it."""
+    """None if the recording does not contain its prompt."""
     endpoint: str = ""
     """Path of the address, without what comes after ``?``, which may be a key."""
     answer: bytes = b""
-    """What of the answer may say how long the prompt was: JSON, or the telling lines of a stream."""
+    """The parts of the answer that may show the prompt length: JSON, or the stream's lines with counts."""
     sent: float | None = None
-    """Seconds since 1970; None where the recording does not say."""
+    """Seconds since 1970; None if the recording does not show it."""
     is_whole: bool = True
-    """False where parts of the prompt are known not to be here: then its length is not that of the request."""
+    """False where parts of the prompt are known to be missing: its length is then not the request's length."""
 
 
 class Capture(msgspec.Struct):
-    """What one file holds."""
+    """Content of one file."""
 
     kind: str
-    """Who wrote it, for messages: ``HAR``."""
+    """Name of the program or format that wrote it, for messages: ``HAR``."""
     requests: list[Captured]
-    """In the order in which they were sent, as far as the recording tells it."""
+    """In the order in which they were sent, as far as the recording shows it."""
     notes: list[str] = msgspec.field(default_factory=list)
-    """What the recording does not hold, a sentence each."""
+    """What the recording does not contain, a sentence each."""
     hint: str = ""
     """How to record more."""
 
@@ -120,7 +121,7 @@ class Capture(msgspec.Struct):
 
 
 def json_of(text: Any) -> Any:
-    """Read JSON in a string; what is not a string is given back, None of what is not JSON."""
+    """Parse JSON in a string; any other value is returned unchanged, and None for a string that is not JSON."""
     if not isinstance(text, str):
         return text
     try:
@@ -130,13 +131,13 @@ def json_of(text: Any) -> Any:
 
 
 def object_of(text: Any) -> dict[str, Any] | None:
-    """Read a JSON object; None of anything else."""
+    """Read a JSON object; None for anything else."""
     found = json_of(text)
     return found if isinstance(found, dict) else None
 
 
 def text_of(text: Any, is_base64: bool) -> str:
-    """Give a string as it was before base64; empty of what is no such string."""
+    """Decode a base64 string; empty if it is not one."""
     if not isinstance(text, str):
         return ""
     if not is_base64:
@@ -148,7 +149,7 @@ def text_of(text: Any, is_base64: bool) -> str:
 
 
 def seconds(value: Any) -> float | None:
-    """Seconds since 1970 of a number or of ISO 8601 text; None of anything else.
+    """Seconds since 1970 of a number or of ISO 8601 text; None for anything else.
 
     Text without a zone is UTC.
     """
@@ -164,7 +165,7 @@ def seconds(value: Any) -> float | None:
 
 
 def telling(answer: str) -> bytes:
-    """What of an answer, whole or streamed, may say how long its prompt was; empty where nothing does."""
+    """The parts of an answer, whole or streamed, that may show the length of its prompt; empty if there are none."""
     if not _TELLS.search(answer):
         return b""
     found = object_of(answer) if answer.lstrip()[:1] == "{" else None
@@ -191,12 +192,12 @@ def encoded(value: Any) -> bytes:
 
 
 def is_llm(endpoint: str) -> bool:
-    """Whether an address takes prompts."""
+    """Whether an address accepts prompts."""
     return any(part in endpoint for part in _LLM)
 
 
 def is_prompt(body: dict[str, Any], endpoint: str) -> bool:
-    """Whether a body asks a model; pages post many things under the same names."""
+    """Whether a body is a request to a model; pages post many things under the same names."""
     messages = body.get("messages")
     if isinstance(messages, list):
         return bool(messages) and all(isinstance(one, dict) and "role" in one for one in messages)

@@ -18,13 +18,13 @@ LOOKS = late(
 )
 _USAGE, _BREAK = "assistant.usage", "prompt_cache_break"
 _NEAR = 8
-"""Calls before and after a loss in whose counts it is looked for: sub-agents ask at the same time."""
+"""Calls before and after a loss that are searched for the one with its counts: sub-agents send requests in parallel."""
 
 Event = dict[str, Any]
 
 
 def read(values: list[Any]) -> Capture | None:
-    """Read the events of a session; None of anything else, and of a session without counts and losses."""
+    """Read the events of a session; None for anything else, and for a session without counts and losses."""
     events = [value for value in values if isinstance(value, dict)]
     if not events or len(events) < len(values) or not all(_is_event(event) for event in events):
         return None

@@ -1,4 +1,4 @@
-"""What LiteLLM logs of a request: ``StandardLoggingPayload`` of its callbacks, rows of its spend logs.
+"""What LiteLLM logs about a request: ``StandardLoggingPayload`` of its callbacks, rows of its spend logs.
 
 Shapes: docs.litellm.ai/docs/proxy/logging_spec; BerriAI/litellm, SpendLogsPayload in litellm/proxy/_types.py;
 spend_tracking_utils.py, which cuts the middle out of a string of more than 2,048 characters before it is stored.
@@ -17,17 +17,17 @@ LOOKS = late(
     re.S,
 )
 _CUT = late(rb"\.\.\. \(litellm_truncated (?:skipped )?\d+ chars")
-"""What is in the place of what it cut; the word alone may be in any prompt."""
+"""Marker that replaces truncated text; the word alone may be in any prompt."""
 _REDACTED = "redacted-by-litellm"
 _PROMPT = ("tools", "system", "chat_template_kwargs", "reasoning_effort", "instructions", "cache_salt", "extra_body")
-"""Parameters that are part of a prompt, or decide what a cache gives back."""
+"""Parameters that are part of a prompt, or affect what a cache can reuse."""
 _CALLS = ("completion", "responses", "anthropic_messages", "generate_content", "pass_through")
-"""In the type of a call that asks for a reply."""
+"""Part of the type name of calls that ask for a reply."""
 _HINT = "store_prompts_in_spend_logs, and a larger MAX_STRING_LENGTH_PROMPT_IN_DB, keep complete prompts"
 
 
 def read(values: list[Any]) -> Capture | None:
-    """Read rows; None of anything else."""
+    """Read rows; None for anything else."""
     known = [row for row in (_row(value) for value in _listed(values)) if row is not None]
     if not known:
         return None

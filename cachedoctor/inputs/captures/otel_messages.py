@@ -27,7 +27,7 @@ class SpanEvent(NamedTuple):
 
 
 def body_of(attributes: Attributes, events: list[SpanEvent]) -> dict[str, Any] | None:
-    """Make a body of what a span and its events say; None where they have no messages."""
+    """Build a body from a span and its events; None if they have no messages."""
     said = dict(attributes)
     for event in events:
         if event.name == _DETAILS:
@@ -178,12 +178,12 @@ def _functions(said: Attributes) -> list[Attributes]:
 
 KIND = "openinference.span.kind"
 PROMPT_TOKENS, CACHED_TOKENS = "llm.token_count.prompt", "llm.token_count.prompt_details.cache_read"
-"""Prompt tokens hold those that were read from the cache; these are left out where there are none, or nobody knows."""
+"""Prompt tokens include those read from the cache; that number is omitted if it is 0 or unknown."""
 MODEL = "llm.model_name"
 
 SpanAttributes = dict[str, Any]
 _HIDDEN = "__REDACTED__"
-"""Stands for what OPENINFERENCE_HIDE_... hides."""
+"""Replaces what OPENINFERENCE_HIDE_... hides."""
 _MESSAGE = late(r"llm\.input_messages\.(\d{1,5})\.message\.(role|content|tool_call_id|name)")
 _PART = late(
     r"llm\.input_messages\.(\d{1,5})\.message\.contents\.(\d{1,4})\.message_content\.(type|text|image\.image\.url)"
@@ -200,7 +200,7 @@ def asks_model(attributes: SpanAttributes) -> bool:
 
 
 def openinference_body(attributes: SpanAttributes, *, dropped: bool) -> tuple[SpanAttributes | None, bool]:
-    """Make a body of what a span says, None where it has none; and whether all its messages are there.
+    """Build a body from a span, None if it has none; and whether all its messages are there.
 
     ``dropped``: attributes were left out when there were too many, in some libraries the first, in others the last.
     """
@@ -252,7 +252,7 @@ def _messages(attributes: SpanAttributes) -> dict[int, SpanAttributes]:
 
 
 def _add_part(message: SpanAttributes, part: SpanAttributes) -> None:
-    """Put a part to a message: a chat body has parts, or one text."""
+    """Add a part to a message: a chat body has parts, or one text."""
     if part.get("type") == "reasoning":
         message["reasoning_content"] = message.get("reasoning_content", "") + str(part.get("text", ""))
         return

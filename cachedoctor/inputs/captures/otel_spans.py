@@ -17,7 +17,7 @@ from cachedoctor.knowledge.late_patterns import late
 
 LOOKS = late(rb'\A\s*+(?:\[\s*+)?\{\s*"resource(?:Spans|Logs)"\s*:')
 _AGENTS = ("invoke_agent", "create_agent", "execute_tool", "invoke_workflow", "embeddings", "retrieval")
-"""Operations that are not request to a model for a reply."""
+"""Operations that do not request a reply from a model."""
 _PROMPT_TOKENS = ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", openinference.PROMPT_TOKENS)
 _CACHED_TOKENS = (
     "gen_ai.usage.cache_read.input_tokens", "gen_ai.usage.cache_read_input_tokens", "gen_ai.usage.input_tokens.cached",
@@ -32,7 +32,7 @@ Attributes = dict[str, Any]
 
 
 def read(values: list[Any]) -> Capture | None:
-    """Read spans and log records; None of anything else."""
+    """Read spans and log records; None for anything else."""
     documents = values[0] if len(values) == 1 and isinstance(values[0], list) else values
     if not documents or not all(
         isinstance(d, dict) and ("resourceSpans" in d or "resourceLogs" in d) for d in documents
@@ -84,7 +84,7 @@ class _ExportedSpan:
 
     @staticmethod
     def of_event(key: tuple[str, str], events: list[otel_messages.SpanEvent]) -> _ExportedSpan:
-        """A request of which there are log records alone."""
+        """A request that has only log records."""
         found = _ExportedSpan({})
         found.key, found.start = key, events[0].time
         for event in events:
@@ -152,7 +152,7 @@ def attributes_of(raw: Attributes) -> Attributes:
 
 
 def value_of(value: Any) -> Any:
-    """A value of OTLP as plain JSON; None of what has none."""
+    """A value of OTLP as plain JSON; None for one that has none."""
     if not isinstance(value, dict):
         return None
     for name, inner in value.items():

@@ -21,7 +21,7 @@ from cachedoctor.knowledge.late_patterns import late
 JSON_FORMS = (har, llama_swap, litellm, otel_spans, transcripts, copilot_events)
 LOG_FORMS = (sglang_requests, vllm_requests)
 HEAD = 1 << 17
-"""Bytes at the beginning of a file that tell whether it is a recording."""
+"""Bytes at the beginning of a file that show whether it is a recording."""
 
 _LOG_BEGINS = late(r'\s*(?:[^\s\[{<]|\[\d{4}-|\{"timestamp": "[^"\n]*", "event": ")')
 """A log begins like this; JSON, and a prompt after a chat template, do not."""
@@ -30,16 +30,16 @@ _LOG_LINE = late(
 )
 _LINES = 200
 _SHARE = 0.2
-"""Of the first lines that are those of a log; in a prompt into which one was pasted they are fewer, or come later."""
+"""Share of the first lines that look like log lines; in a prompt with a pasted log they are fewer, or come later."""
 
 
 def of_values(values: list[Any]) -> Capture | None:
-    """Read the JSON values of a file; None of what none of these programs writes."""
+    """Read the JSON values of a file; None for what none of these programs writes."""
     return next((found for form in JSON_FORMS if (found := form.read(values)) is not None), None)
 
 
 def of_log(text: str) -> Capture | None:
-    """Read the requests that the log of a server has; None of any other text, and of a log that has none."""
+    """Read the requests in the log of a server; None for any other text, and for a log that has none."""
     if not has_requests(text):
         return None
     return next((found for form in LOG_FORMS if (found := form.read(text)) is not None), None)

@@ -20,7 +20,8 @@ _NOTE = (
     "when sending; no template is applied"
 )
 _MOST_BYTES = 128 << 20
-"""Of all prompts together: each holds the ones before it, so that a long session grows with its square."""
+"""Maximum bytes of all prompts together: each contains the earlier ones, so the size grows with the square of the
+session length."""
 _LEAST = 64
 """Bytes that a line takes at least, with or without a message."""
 _SYNTHETIC = "<synthetic>"
@@ -30,7 +31,7 @@ Line = dict[str, Any]
 
 
 def read(values: list[Any]) -> Capture | None:
-    """Read the lines of a transcript; None of anything else."""
+    """Read the lines of a transcript; None for anything else."""
     lines = [value for value in values if isinstance(value, dict)]
     talk = [line for line in lines if _is_message(line)]
     if not talk or len(lines) < len(values):
@@ -62,7 +63,7 @@ class _Session:
         self._order = {uuid: number for number, uuid in enumerate(self._lines)}
         self.sizes = {uuid: _LEAST + len(encoded(line.get("message"))) for uuid, line in self._lines.items()}
         self._results: dict[str, list[Line]] = {}
-        """Results of tools by the line that they follow: those of tools that ran at once follow different ones."""
+        """Tool results by the line that they follow: results of tools run in parallel follow different lines."""
         self.replies: dict[str, list[Line]] = {}
         """Lines of each reply, by its id."""
         for line in self._lines.values():
@@ -109,7 +110,7 @@ class _Session:
 
 
 def _diagnostics(reply: list[Line]) -> Line:
-    """Why less was reused, as the transcript says (``message.diagnostics``, Claude Code since 2026)."""
+    """Why less was reused, according to the transcript (``message.diagnostics``, Claude Code since 2026)."""
     found = (line["message"].get("diagnostics") for line in reply)
     said = next((one for one in found if isinstance(one, dict)), None)
     return {} if said is None else {"diagnostics": said | {"by": "Claude Code"}}

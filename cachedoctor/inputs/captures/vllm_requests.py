@@ -24,14 +24,14 @@ _LINE = late(
 _IDS = late(r"prompt_token_ids: \[((?:[0-9]{1,9}(?:, [0-9]{1,9})*)?)\]")
 _CUT_AT = late(r"max_log_len['\"]?\s*[:=]\s*(\d{1,9})")
 _SUSPICIOUS = 3
-"""Longest prompts of one round length from which on they are taken to be cut."""
+"""Number of prompts of the longest length, if it is a round number, from which they are taken as truncated."""
 _ROUND = 50
 _SAME = 16
-"""Characters and ids from which on as many of both are a cut."""
+"""Minimum length at which a prompt with equally many characters and ids is taken as truncated: the log limits both."""
 
 
 def read(text: str) -> Capture | None:
-    """Read the prompts of a log; None where it has none."""
+    """Read the prompts of a log; None if it has none."""
     found = [_prompt(line) for line in _LINE.finditer(text)]
     if not found:
         return None
@@ -49,7 +49,7 @@ def read(text: str) -> Capture | None:
 
 
 def _prompt(line: re.Match[str]) -> tuple[Any, int, int] | None:
-    """A prompt as text or ids, its length, and how many ids are printed beside it; None of one that is torn."""
+    """A prompt as text or ids, its length, and how many ids are printed beside it; None for a torn one."""
     printed = line["printed"] + line["rest"]
     ids = _IDS.search(line["rest"])
     numbers = [int(one) for one in ids[1].split(", ")] if ids is not None and ids[1] else []
@@ -60,7 +60,7 @@ def _prompt(line: re.Match[str]) -> tuple[Any, int, int] | None:
 
 
 def _cut_at(text: str, prompts: list[tuple[Any, int, int]]) -> int | None:
-    """Characters at which the log cuts prompts; None where nothing shows that it does."""
+    """Characters at which the log truncates prompts; None if nothing shows that it does."""
     said = _CUT_AT.search(text)
     if said is not None:
         return int(said[1])

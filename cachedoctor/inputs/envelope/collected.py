@@ -17,7 +17,7 @@ from cachedoctor.knowledge.texts import sound_json
 
 _PATHS_MAX = 8
 _TRIES = 4096
-"""Records without a line of a server before the first with one; a cluster's other programs may have begun."""
+"""Records without a server line before the first server line; other programs of the cluster may have started first."""
 BEGIN = 50
 """Lines that are not records before the first record: what a shell or a person wrote above them."""
 _LINES = 4
@@ -52,7 +52,7 @@ class Collected:
 
     @property
     def known(self) -> bool:
-        """Whether it was decided that the log was collected."""
+        """Whether it is decided that the log was collected."""
         return bool(self._paths)
 
     def came_without(self, line: bytes) -> None:
@@ -127,15 +127,16 @@ class Collected:
 
 
 class Key(msgspec.Struct, frozen=True):
-    """Where the texts of a log are in its records."""
+    """Where the text of a line is in the records of a log."""
 
     path: labels.Path
     ends: bool
-    """Whether they end with a newline."""
+    """Whether these texts end with a newline."""
 
 
 def first(line: bytes) -> tuple[Key, RecordPiece] | None:
-    """Read a record of which nothing but itself is known; None where it does not say what is the line, or all of it."""
+    """Read a record without knowledge of earlier ones; None if it does not show which text is the line, or all of
+    it."""
     found = Collected().line_of(record) if (record := _decoded(line)) is not None else None
     if record is None or found is None:
         return None
@@ -148,7 +149,7 @@ def first(line: bytes) -> tuple[Key, RecordPiece] | None:
 
 
 def read_at(line: bytes, key: Key) -> RecordPiece | None:
-    """Read a record whose text stands where another one's did; None for any other line."""
+    """Read a record whose text is at the same place as another one's; None for any other line."""
     record = _decoded(line)
     text = None if record is None else labels.text_of(labels.at(record, key.path))
     return None if record is None or text is None else _piece(text, labels.record_labels(record), key.ends)
@@ -174,7 +175,7 @@ def _decoded(line: bytes) -> dict[str, Any] | None:
 
 
 def _harmless(label: labels.Label) -> Any:
-    """Return the value of a label that names nobody, or nothing."""
+    """Return the value of a label that does not identify anyone, or nothing."""
     value = label.value
     if label.role == "time":
         known = is_time(value) if isinstance(value, str) else 0 <= value < _TIME_MAX
@@ -212,9 +213,9 @@ class LogRecords:
     def __init__(self) -> None:
         self._collected: defaultdict[int, Collected] = defaultdict(Collected)
         self.decided = 0
-        """Depth down to which a line of a server showed what is around it."""
+        """Depth of nesting down to which a server line showed its wrappers."""
         self.plain = 0
-        """Depth down to which it showed that no collector is."""
+        """Depth down to which it showed that there is no collector."""
 
     @property
     def known(self) -> bool:
@@ -239,7 +240,7 @@ class LogRecords:
         return collected.frame(line, name) if collected.known or collected.undecided else None
 
     def came_without(self, line: bytes, depth: int) -> None:
-        """Take a line that no wrapper is left of at this depth: nor did a collector wrap it further out."""
+        """Take a line without a wrapper at this depth: no collector wrapped it further out either."""
         if depth <= self.decided or line.startswith(b"{"):
             return
         written = is_written(line)
@@ -250,7 +251,7 @@ class LogRecords:
             self._collected[at].came_without(line)
 
     def came_bare(self, lines: bytes) -> None:
-        """Take whole lines that no wrapper came before."""
+        """Take whole lines that come before any wrapper."""
         if self.decided:
             return
         written = first_written(lines)

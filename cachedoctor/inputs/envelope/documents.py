@@ -16,7 +16,7 @@ from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.knowledge.texts import sound_json
 
 MOST = 32 << 20
-"""Bytes of a document; of a longer one it is not known where a record ends before all of it was read."""
+"""Maximum bytes of a document; in a longer one, record boundaries are known only after reading all of it."""
 _LOOKED_AT = 20_000
 """Texts that are checked for a line of a server; a document without one in these is not a log."""
 _DEEP = 8
@@ -32,7 +32,7 @@ _ORIGINS: tuple[labels.Role, ...] = ("pod", "container", "stream name", "unit", 
 
 
 class Documents:
-    """Feeds on the chunks of one input, gives those of a log with a record per line."""
+    """Takes the chunks of one input, and gives chunks of a log with one record per line."""
 
     def __init__(self) -> None:
         self._held = bytearray()
@@ -127,7 +127,7 @@ class _Reading:
                 yield from self.records(value, {}, 1)
 
     def records(self, value: Any, around: dict[str, Any], depth: int = 0) -> Iterator[dict[str, Any]]:
-        """Yield the records of a value, each with the names that stand ``around`` it."""
+        """Yield the records of a value, each with the names ``around`` it."""
         if isinstance(value, dict):
             inner = [] if self._is_record(value) else list(_lists(value))
             if not inner:
@@ -174,7 +174,7 @@ def _opened(document: bytes, collected: Collected) -> bytes | None:
 
 
 def _objects(document: bytes) -> Iterator[bytes]:
-    """Yield the objects that stand one after the other, each over several lines; an array is one."""
+    """Yield consecutive objects, each over several lines; an array is one."""
     begin = 0
     for found in _BETWEEN.finditer(document):
         yield document[begin : found.end()]
@@ -220,11 +220,11 @@ _BYTES = 1 << 20
 _IN_MEMORY = 32 << 20
 _BLOCK = 1 << 20
 _STRAY = 20
-"""One pair in so many may be in the other order: clocks of several servers."""
+"""One pair in this many may be out of order: clocks of several servers."""
 
 
 class NewestFirst:
-    """Feeds on the chunks of one input, gives those of a log in the order of time."""
+    """Takes the chunks of one input, and gives them in the order of time."""
 
     def __init__(self) -> None:
         self._held: bytearray | None = bytearray()
@@ -251,7 +251,7 @@ class NewestFirst:
         return self._decide(_is_turned(bytes(self._held[:_BYTES])))
 
     def quiet(self) -> bytes:
-        """The live input fell silent: give what was held to find out."""
+        """No new lines came: give what was held to find out the order."""
         return b"" if self._held is None else self._decide(_is_turned(bytes(self._held)))
 
     def finish(self) -> Iterator[bytes]:

@@ -1,4 +1,4 @@
-"""What a collector's record says beside the line: pod, container, host, time, stream, whether the line continues.
+"""What a collector's record contains besides the line: pod, container, host, time, stream, whether the line continues.
 
 Names of keys as the documents of Loki, Elastic (ECS), Vector, Fluent Bit and Fluentd, GCP, CloudWatch, stern and
 journald have them.
@@ -53,13 +53,13 @@ _ORIGINS: tuple[tuple[Role, tuple[Role, ...]], ...] = (
     ("pod", ("pod", "container")), ("container", ("host", "container")), ("stream name", ("stream name",)),
     ("unit", ("host", "unit")), ("host", ("host",)), ("id", ("id",)), ("file", ("file",)),
 )  # fmt: skip
-"""The role that is needed, the surest first, and all that name the server then."""
+"""The required role, most certain first, and all roles that then name the server."""
 _OTHER = late(r"[^a-z]")
 _BETWEEN = late(r"[._@/-]")
 
 
 class Label(msgspec.Struct, frozen=True):
-    """One value of a record that is read beside the line."""
+    """One value of a record that is read besides the line."""
 
     role: Role
     path: Path
@@ -72,7 +72,7 @@ def _role(key: str) -> Role | None:
 
 
 class Labels:
-    """Reads the labels of records, of which most have the same keys: where they stand is then known."""
+    """Reads the labels of records, most of which have the same keys, so that their places are known."""
 
     def __init__(self) -> None:
         self._places: dict[tuple[str, ...], list[tuple[Role, Path]]] = {}
@@ -109,7 +109,7 @@ def record_labels(record: dict[str, Any]) -> dict[Role, Label]:
 
 
 def origin_labels(found: dict[Role, Label]) -> list[Label]:
-    """Return what names the server among the labels of a record, the outer name first."""
+    """Return the labels of a record that name the server, the outer name first."""
     for needed, roles in _ORIGINS:
         named = [found[role] for role in roles if role in found and _is_name(found[role].value)]
         if any(label.role == needed for label in named):
@@ -128,7 +128,7 @@ def origin(found: dict[Role, Label]) -> bytes | None:
 
 
 def stream(found: dict[Role, Label]) -> str:
-    """Standard output or error, where the record says it."""
+    """Standard output or error, if the record shows it."""
     value = found["stream"].value if "stream" in found else ""
     return value if value in ("stdout", "stderr") else ""
 

@@ -16,7 +16,7 @@ _LEVELS = {"info": "I", "warn": "W", "error": "E", "debug": "D"}
 _LOGGED = frozenset({"DEBUG", "INFO", "WARNING", "WARN", "ERROR", "CRITICAL", "FATAL", "TRACE", "SUCCESS"})
 """Levels of Python loggers; another word in their place may be a user's."""
 _NUMBER_MAX = 10**15
-"""Numbers of records are smaller: processes, and microseconds of thirty years."""
+"""Upper limit of numbers in records: process ids, and microseconds of thirty years."""
 _SLOG = late(rb'time=\S+ level=\w+ (?:source=\S+ )?msg=("(?:[^"\\]|\\.)*+")')
 _LOCALAI = late(
     rb'([A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d) (DEBUG|INFO|WARN|ERROR) GRPC (stdout|stderr) id="([^"\\\n]{1,250})" '
@@ -35,18 +35,18 @@ _PAIR = late(rb'(?<!\w)(\w++)=("(?:[^"\\\n]|\\.)*+")')
 
 
 class RecordPiece(msgspec.Struct):
-    """What one container record holds of a line."""
+    """The part of a line that one container record holds."""
 
     text: bytes
     complete: bool
-    """False when the line continues in the next record of this stream."""
+    """False if the line continues in the next record of this stream."""
     stream: str
     origin: bytes | None = None
     """The pod, container or host that the record names."""
 
 
 class RecordMessage(msgspec.Struct):
-    """What one ``--log-jsonl`` or slog record says, in the server's textual form."""
+    """Content of one ``--log-jsonl`` or slog record, in the server's textual form."""
 
     text: bytes
     nested: bool
@@ -83,11 +83,11 @@ _DOCKER = msgspec.json.Decoder(_Docker)
 _DECODER = msgspec.json.Decoder(_Json)
 _STRING = msgspec.json.Decoder(str)
 _NAMING = (b'"pod', b'"kubernetes', b'"k8s', b'"container', b'"host', b'"_HOSTNAME', b'"log')
-"""Begins of keys that may name the server; Python's own records have none."""
+"""Prefixes of keys that may name the server; Python's own records have none."""
 
 
 def read_record(line: bytes) -> RecordPiece | RecordMessage | None:
-    """Read a record of any known kind; None for a line that is none."""
+    """Read a record of any known kind; None for a line that is not one."""
     first = line[:1]
     if first == b"{":
         return read_json(line)

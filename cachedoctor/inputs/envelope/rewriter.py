@@ -49,12 +49,12 @@ def _part(group: str, raw: bytes, name: Callable[[str, bytes], bytes]) -> bytes:
 
 
 _WAITING_MAX = 4 << 20
-"""Bytes of output that wait for the last part of a line. What is still open then is written as it is: its parts are
+"""Bytes of output that wait for the last part of a line. An unfinished line is then written as it is: its parts are
 read one by one."""
 
 
 class _WaitingLine(msgspec.Struct):
-    """A stored line that waits for the rest of the line that it holds a part of."""
+    """A stored line that waits for the rest of the line of which it holds a part."""
 
     head: bytes
     """Its outer wrappers, written again."""

@@ -1,4 +1,4 @@
-"""What can be seen of a line without parsing it: control characters, server-shaped bodies, wall clocks."""
+"""What a line shows without being parsed: control characters, server-shaped bodies, wall clocks."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ OWN = (
     rb"(?:[0-9]++\.[0-9][0-9]\.[0-9][0-9][0-9]\.[0-9][0-9][0-9] |s(?:lot (?!apply_checkp| *+\|)|rv (?! *+\|))"
     rb"|prompt eval time = | {6,7}(?:eval|total) time = )"
 )
-"""The same at a glance, with the bare lines of timing blocks, but without lines of forks and services of these names.
+"""A faster version of the same, including bare lines of timing blocks, but without lines of forks and services of these
+names.
 
-What begins so has no wrapper, and no other engine wrote it."""
+Such a line has no wrapper, and no other engine wrote it."""
 
 TIMING = rb"(?: *(?:prompt eval|eval|total) time =)"
 """The bare lines of a timing block. Their leading spaces belong to them."""
@@ -39,7 +40,8 @@ PASTED = (
     rb"(?:" + HEAD + rb"|" + _LOGGED + rb"|\[?\d{4}[-/]\d\d[-/]\d\d[ T]\d\d:\d\d:\d\d|\[\d\d:\d\d:\d\d\] "
     rb"|\d{4} \d\d:\d\d:\d\d ds4-server: |INFO:[\w.]{2,60}:\[|[A-Za-z0-9][\w.@-]{0,254}(?: {2,16}|(?<=[-_]\d) )\| )"
 )
-"""The start of a line below which people put a quote or a number: of any server, with a date or a service before it."""
+"""The start of a line after which people paste a quote or a number: of any server, with a date or a service before
+it."""
 WRITTEN = rb"(?:" + SHAPED + rb"|" + _LOGGED + rb")"
 """A body that a server may have written: enough to tell which text of a record is the line."""
 
@@ -78,7 +80,7 @@ _PLAIN, _STRANGE = late(OWN), late(rb"\n(?!" + OWN + rb"|\Z)")
 
 _ESCAPES = late(rb"\x1b(?:\[[0-?]*+[ -/]*+[@-~]|\][^\x07\x1b\n]*+(?:\x07|\x1b\\)|[()*+][0-9A-Za-z]|[=>78cDEHMNOZ])")
 _COLOURS = late(rb"(?<!u001[bB])(?<!x1[bB])(?<!033)\[(?:0|1|2|3\d|9\d|0;\d{1,2}|1;\d{1,2})m(?!\])")
-"""Colours that lost their ESC byte on a page of the web; in a record of JSON it is only written in another way."""
+"""Colour codes that lost their ESC byte on a web page; in a JSON record the byte is only escaped."""
 _RESET = b"[0m"
 _NO_BREAK = late(rb"(?:[:|=]|\btask|\bid)\xc2\xa0")
 _TABS = b": id\t", b"srv\t", b"slot\t"
@@ -86,7 +88,7 @@ _PROGRESS = late(rb"^(?!" + HEAD + rb")[^\n]*\r(?=" + HEAD + rb")", re.MULTILINE
 
 
 def is_shaped(body: bytes) -> bool:
-    """Whether a llama.cpp server may have written ``body``, as those see it who take wrappers off."""
+    """True if ``body`` looks like a llama.cpp log line (wrapper already stripped)."""
     return _SHAPED.match(body) is not None
 
 
@@ -169,7 +171,7 @@ def candidates(block: bytes) -> list[int]:
 _WIDEST = 400
 """Characters of a row: no terminal is wider."""
 _GO_ON = 20
-"""One row in so many goes on in the next where a terminal broke lines; as many are lines of a server."""
+"""One row in this many continues in the next if a terminal wrapped the lines; the same share are server lines."""
 
 
 def are_broken(rows: list[bytes]) -> bool:
@@ -194,7 +196,7 @@ def has_no_room(width: int, row: bytes, widest: int) -> bool:
 
 
 def columns(widths: list[int]) -> int:
-    """How wide the terminal was that broke lines into rows of these widths: of many a few may be put together again."""
+    """Width of the terminal that broke lines into rows of these widths; a few of many may have been joined again."""
     return sorted(widths)[-1 - len(widths) // _GO_ON] if widths else 0
 
 
@@ -237,7 +239,7 @@ def wall_time(stored: bytes) -> str | None:
 
 
 def ends(stored: bytes) -> bytes:
-    """Return the parts of a stored line in which its time stands: with them alone it has the same."""
+    """Return the parts of a stored line that contain its time: with them alone it has the same time."""
     return stored if len(stored) <= 2 * _HEAD else stored[:_HEAD] + stored[-_HEAD:]
 
 

@@ -17,7 +17,7 @@ from cachedoctor.model import Launcher, Segment
 _ONCE = frozenset({"date", "level"})
 """Written once for a message, however many lines it has; all other wrappers come before each line."""
 _WRITERS = ("host", "process", "pid")
-"""Groups of a prefix that tell writers apart."""
+"""Groups of a prefix that distinguish writers."""
 
 
 class _Step(msgspec.Struct, frozen=True):
@@ -26,7 +26,7 @@ class _Step(msgspec.Struct, frozen=True):
     row: WrapperPrefix | None
     """None for a record."""
     names: tuple[object, ...]
-    """What tells its writer from others."""
+    """Names that distinguish its writer from others."""
     key: collected.Key | None = None
     """Where the text is in a record of a collector."""
 
@@ -38,7 +38,7 @@ class Chain(msgspec.Struct):
     whole: bool = False
     """The innermost one is a record of the server's own, which holds its message from the first line to the last."""
     goes_on: bool = False
-    """The line continues in the next record: it was cut by its length."""
+    """The line continues in the next record: it was split because it is too long."""
 
     def __bool__(self) -> bool:
         return bool(self.steps)
@@ -112,7 +112,7 @@ def with_text(line: bytes, text: bytes) -> bytes:
 
 
 _BEGIN = 512
-"""Bytes of a line that are checked for the lines of a program between wrappers."""
+"""Bytes at the start of a line that are searched for ollama's own lines."""
 _LINES = 64
 """Lines that are checked."""
 _ROWS: tuple[tuple[str, Launcher], ...] = (
@@ -123,7 +123,8 @@ _ROWS: tuple[tuple[str, Launcher], ...] = (
     ("stern", "kubernetes"),
     ("Jan", "jan"),
 )
-"""Begins of the names of prefixes, and what they tell. ``docker logs -t`` and kubectl write the same dates."""
+"""Starts of the names of prefixes, and the launchers that they show. ``docker logs -t`` and kubectl write the same
+dates."""
 _CRI = late(rb"\d{4}-\d\d-\d\dT[\d:.]{8,18}(?:Z|[+-]\d\d:\d\d) (?:stdout|stderr) [FP] ")
 _DOCKER = late(rb'\{"log":".*"stream":"(?:stdout|stderr)"')
 _COLLECTED = late(
@@ -140,7 +141,7 @@ _OLLAMA = late(
 
 
 def delivered_by(head: bytes) -> Launcher | None:
-    """What started the server whose log begins so; None where the lines do not show, or tell different things."""
+    """The launcher of the server whose log begins so; None if the lines do not show it, or show different ones."""
     found: set[Launcher] = set()
     for line in strip_controls(head).split(b"\n")[:_LINES]:
         if HEADER.fullmatch(line.strip()):
@@ -172,7 +173,7 @@ _HELD_MAX = 4 << 20
 """Bytes of unfinished lines; a log that never ends a line must not fill the memory."""
 _HELD_LINES_MAX = 256
 _ORIGINS_MAX = 256
-"""Servers told apart; each has its own state. Lines of further ones, which no router has, go together."""
+"""Servers told apart; each has its own state. Lines of further ones are grouped; no router has so many."""
 
 
 class _PartialLine(msgspec.Struct):
@@ -182,7 +183,7 @@ class _PartialLine(msgspec.Struct):
     depth: int
     text: bytearray
     clock: bytes
-    """Of its first record as it was stored, what may hold the time."""
+    """The part of its first stored record that may contain the time."""
 
 
 class _Demux:
@@ -248,7 +249,7 @@ class Unwrapper:
 
     @property
     def settled(self) -> bool:
-        """No line before has a say in what the next one means."""
+        """True if no earlier line affects the meaning of the next one."""
         return not (self._below_header or self._held or self._prefixes.known or self._records.known or self._origins)
 
     def flush(self) -> list[Segment]:

@@ -1,4 +1,4 @@
-"""A dump of /metrics: what each engine has counted, and what was counted between two dumps."""
+"""A dump of /metrics: the counters of each engine, and the differences between two dumps."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ START = "process_start_time_seconds"
 MAX_BARS = 64
 """Bars of a histogram; vLLM's of tokens have up to 20."""
 PLACES = ("instance", "pod")
-"""Labels by which a collector tells servers apart that it wrote into one dump."""
+"""Labels by which a collector distinguishes servers in one dump."""
 
 _PARTS = late(r"([a-z]+)[:_](.+)")
 
 
 class EngineCounts(msgspec.Struct):
-    """What one engine has counted since it began; names as in ``Counters``."""
+    """Counters of one engine since it began; names as in ``Counters``."""
 
     values: dict[str, int] = msgspec.field(default_factory=dict)
-    """What the dump does not show is not in it."""
+    """Values that the dump lacks are missing here too."""
     buckets: dict[str, dict[float, int]] = msgspec.field(default_factory=dict)
-    """Histograms by name: requests of at most so many tokens, those of smaller bars among them."""
+    """Histograms by name: requests with at most this many tokens, cumulative."""
     tiers: dict[str, int] = msgspec.field(default_factory=dict)
     """Reused tokens by the memory that they were found in."""
     config: dict[str, str] = msgspec.field(default_factory=dict)
@@ -48,11 +48,11 @@ class EngineKey(NamedTuple):
 
 
 Sums = dict[EngineKey, int | None]
-"""Of samples, by engine."""
+"""Sums of samples, by engine."""
 
 
 class Dump(msgspec.Struct):
-    """What one server has counted."""
+    """Counters of one server."""
 
     path: str
     source: str
@@ -62,14 +62,14 @@ class Dump(msgspec.Struct):
     started: float | None
     """When its process began, seconds since 1970."""
     created: float | None
-    """When its first counter began: another clock, to be compared with its like only."""
+    """When its first counter began: by another clock, so compare it only with the same field."""
     time: float | None
-    """When it was written, where its lines show it."""
+    """When it was written, if its lines show it."""
     readings: dict[EngineKey, EngineCounts]
     late: frozenset[str] = frozenset()
     """Counters that are not in a dump before they count for the first time."""
     asked: str | None = None
-    """The address that was asked for it, of one that is not a file: of several the first and the last count."""
+    """The URL it was fetched from, if it is not a file: of several dumps, the first and the last count."""
 
     @property
     def progress(self) -> int:
@@ -121,7 +121,7 @@ class MetricSamples:
 
 
 def whole(value: float) -> int | None:
-    """Give a count as a number, None for one that is none."""
+    """Give a count as a number; None if it is not a count."""
     return round(value) if 0 <= value <= MOST else None
 
 
@@ -173,12 +173,12 @@ def put(readings: dict[EngineKey, EngineCounts], name: str, sums: Sums) -> None:
 
 
 _SAME = 2.0
-"""Seconds by which the start of one process may differ from dump to dump (it is computed from the uptime of the host);
-no server of a language model is up again so soon."""
+"""Seconds by which the start time of one process may differ between dumps (it is computed from the host's uptime); no
+language model server restarts so fast."""
 
 
 def lives(dumps: Iterable[Dump]) -> list[list[list[Counters]]]:
-    """Give, for each server, the lives of it, each with its counters in the order of time; the last life last.
+    """Give the lives of each server, each with its counters in the order of time; the last life last.
 
     One dump counts since the start of the server. Of several of one life the first is what the others are counted
     from.
@@ -191,7 +191,7 @@ def lives(dumps: Iterable[Dump]) -> list[list[list[Counters]]]:
 
 
 def _ends(life: list[Dump], at: int) -> list[Dump]:
-    """Of the dumps that were asked for again and again the first and the last; after a restart the last alone."""
+    """The first and the last of the dumps that were fetched repeatedly; after a restart only the last."""
     first = None if at else life[0]
     return [dump for dump in life if dump.asked is None or dump is first or dump is life[-1]]
 

@@ -91,7 +91,7 @@ def _dump(path: str, source: str, place: str | None, samples: list[Sample], expo
 
 
 MOMENTS = 60
-"""Of a range; what is counted is told by the first and the last, the others show restarts."""
+"""Number of dumps of a range: the first and the last give the counts, the others show restarts."""
 _LEAST_STEP = 15.0
 """Seconds: Prometheus asks servers about as often."""
 _MAX_SAMPLES = 2_000_000

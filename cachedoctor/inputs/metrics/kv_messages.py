@@ -30,13 +30,13 @@ _STORED = (
     "group_idx",
 )  # fmt: skip
 _FIELDS = {"BlockStored": _STORED, "BlockRemoved": ("block_hashes", "medium", "group_idx"), "AllBlocksCleared": ()}
-"""In the order in which arrays have them."""
+"""Names of fields, in the order of an array."""
 _GPU = (None, "GPU", "gpu")
 _COMPONENTS = (None, "full", "swa", "mamba")
-"""Kinds of layers whose blocks SGLang names apart where it is asked to; of groups, as vLLM numbers them."""
+"""Kinds of layers whose blocks SGLang reports separately on request, numbered as vLLM numbers groups."""
 _NUMBER_BYTES = 8
 _ID_BYTES = 8
-"""Of a hash: with a million blocks two have one id with a chance of one to 10^7."""
+"""Bytes of a hash: among a million blocks, two share an id with a probability of 1 in 10^7."""
 _LONGEST = 128
 """Bytes of a hash of a server, SHA-256 has 32."""
 _WORD = 64
@@ -52,7 +52,7 @@ class Blinder:
         self._key = key or secrets.token_bytes(32)
 
     def message(self, frames: Sequence[bytes], source: int = 0) -> KvMessage | None:
-        """Make a line of a message; None of one that holds no KV events."""
+        """Make a line of a message; None for one without KV events."""
         if len(frames) < 2 or len(frames[-2]) != _NUMBER_BYTES:
             return None
         number = int.from_bytes(frames[-2], "big")
@@ -112,7 +112,7 @@ class Blinder:
         return StoredBlocks(ids, size, None if parent is None else self._id(parent), texts, medium, group)
 
     def _id(self, name: object) -> str | None:
-        """Id of a block that the server calls so; None for what is not a hash."""
+        """Id of a block from the server's hash; None for what is not a hash."""
         if isinstance(name, bytes | str) and len(name) <= _LONGEST:
             return self._hash(b"block", _packed(name))
         return self._hash(b"block", _packed(name)) if type(name) is int else None

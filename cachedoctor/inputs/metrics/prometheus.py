@@ -34,10 +34,10 @@ MAX_LINE = 64 * 1024
 MAX_KEPT = 16 * 1024 * 1024
 """Bytes of the lines that are wanted."""
 _DOUBTED = 1_000
-"""Lines that do not fit before a dump without more lines that do is not a dump."""
+"""Unparsable lines after which a text with fewer valid lines than these is not a dump."""
 
 _FENCE = b"```"
-"""Around what somebody pasted."""
+"""Code fence around pasted text."""
 _NAME = rb"[a-zA-Z_:][a-zA-Z0-9_:]*+"
 _QUOTED = rb'"(?:[^"\\]|\\.)*+"'
 _NUMBER = rb"[+-]?(?:(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][+-]?\d{1,4})?|(?i:NaN|Inf(?:inity)?))"
@@ -69,7 +69,7 @@ class Sample(msgspec.Struct, frozen=True):
 
 
 class Exposition(msgspec.Struct):
-    """What a dump holds of the series that were asked for."""
+    """Content of a dump for the requested series."""
 
     samples: list[Sample] = msgspec.field(default_factory=list)
     types: dict[str, str] = msgspec.field(default_factory=dict)
@@ -89,7 +89,7 @@ class Exposition(msgspec.Struct):
 
 
 def read(chunks: Iterable[bytes], path: str, wanted: Callable[[str], bool]) -> Exposition | None:
-    """Read a dump; None when it is something else.
+    """Read a dump; None if it is something else.
 
     Args:
         chunks: its bytes, cut anywhere.

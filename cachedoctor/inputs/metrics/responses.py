@@ -1,4 +1,4 @@
-"""Responses given beside a log: one Answer per request, with its usage in any of the API shapes."""
+"""Responses given with a log: one Answer per request, with its usage in any of the API shapes."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from cachedoctor.model import AgentClaim, Answer, Answers, CacheDoctorError, Cla
 from cachedoctor.model.bounds import MOST
 
 PROVIDER = "the provider"
-"""Who says why less was reused, where the answer does not name an agent."""
+"""Source of the reason for less reuse, if the answer does not name an agent."""
 MAX_HELD = 64 * 1024 * 1024
 """Bytes of one line, or of all that is not JSONL."""
 MAX_DEPTH = 64
 """Levels of what spans lines; responses have about ten."""
 
 _TOKEN = late(rb'"(?:[^"\\\n]|\\.)*+"?|[{}\[\]]')
-"""A string that does not end on its line is one up to there: nothing is checked twice."""
+"""A string not closed on its line is taken to end there: nothing is checked twice."""
 _FIELD = late(rb"(?:event|id|retry)?:")
 """What an event stream has besides data."""
 _DATA = b"data:"
@@ -157,7 +157,7 @@ class Timings(msgspec.Struct):
 
 
 class Response(msgspec.Struct):
-    """Keys of a response that matter here, each read on its own: one that is odd spoils no other."""
+    """Keys of a response that are needed here, each parsed separately: an invalid one does not affect the others."""
 
     id: msgspec.Raw = _NONE
     type: msgspec.Raw = _NONE
@@ -197,12 +197,12 @@ class _Diagnostics(msgspec.Struct):
 
 
 class ResponseUsage(msgspec.Struct, frozen=True):
-    """What a response says."""
+    """Numbers that a response shows."""
 
     prompt_tokens: int
     cached_tokens: int | None
     engine: str | None = None
-    """Who writes such responses; None: many do."""
+    """Engine that writes such responses; None if many do."""
 
 
 def decoded(raw: bytes | msgspec.Raw, kind: type[_T]) -> _T | None:
@@ -258,11 +258,11 @@ _STARTS = frozenset({b'"message_start"', b'"response.created"'})
 _ENDS = frozenset({b'"message_stop"', b'"response.completed"', b'"response.incomplete"'})
 """Types of events of a stream that begin and end an answer; ``[DONE]`` ends one, too."""
 _REASON = late(r"[a-z][a-z0-9_-]{0,63}")
-"""What providers and agents write for a reason."""
+"""Format of the reasons that providers and agents write."""
 _AGENTS = frozenset({"Claude Code", "Copilot"})
-"""Whose recordings hold a reason of their own."""
+"""Agents whose recordings contain their own reason."""
 _SILENT = frozenset({"unavailable", "previous_message_not_found"})
-"""Reasons that tell nothing of the prompt (Anthropic, cache diagnostics)."""
+"""Reasons that show nothing about the prompt (Anthropic, cache diagnostics)."""
 _RESPONSES_HINT = (
     'each response needs usage; a stream has usage if the request has stream_options {"include_usage": true}'
 )
@@ -273,11 +273,11 @@ class ResponseFile(NamedTuple):
 
     answers: Answers
     engine: str | None
-    """Who wrote them, where their shape tells."""
+    """Engine that wrote them, if their shape shows it."""
     model: str | None
-    """None where they name none, or several."""
+    """None if they name none, or several."""
     claims: list[ClaimedRequest]
-    """Why less was reused, as those say who wrote them."""
+    """Why less was reused, as stated by the program that wrote the records."""
 
 
 def read(chunks: Iterable[bytes], path: str) -> ResponseFile:
@@ -393,7 +393,7 @@ class _AnswerSums:
             self.end()
 
     def _hear(self, response: Response, line: int) -> None:
-        """Take what a response, or a part of one, says; what comes later replaces what came before."""
+        """Take the numbers of a response, or of a part of one; later ones replace earlier ones."""
         model = decoded(response.model, str)
         if model is not None and len(self.models) < 2:
             self.models.add(model[:MAX_MODEL])
@@ -439,7 +439,7 @@ def _claimed(response: Response) -> AgentClaim | None:
 
 
 def _name(response: Response) -> bytes:
-    """What tells the parts of one answer from those of another, empty where nothing does."""
+    """Id that distinguishes the parts of one answer from those of another; empty if there is none."""
     if bytes(response.id):
         return bytes(response.id)
     meta = decoded(response.meta_info, Meta)

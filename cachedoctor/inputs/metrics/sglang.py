@@ -20,7 +20,7 @@ _COUNTERS = {
 }
 """``cached_tokens`` by ``cache_source`` (device, host, storage; since 0.5.9) adds up to all of it."""
 _COMPUTED = "uncached_prompt_tokens_histogram_sum"
-"""Since 0.5.12; before, ``realtime_tokens`` has it, with what was recomputed for retracted requests."""
+"""Since 0.5.12; before, ``realtime_tokens`` includes it, and also the tokens recomputed for retracted requests."""
 _REALTIME = "realtime_tokens"
 """Since 0.5.7."""
 _REPLICAS = frozenset({"tp_rank", "pp_rank", "moe_ep_rank", "attn_tp_rank", "attn_cp_rank", "pid"})

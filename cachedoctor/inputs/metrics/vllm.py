@@ -31,7 +31,7 @@ _HISTOGRAMS = {
     "prompt_per_request": "request_prompt_tokens_bucket",
 }
 _TAKEN = "kv_block_lifetime_seconds_count"
-"""Blocks that were given to another request, whole and named or not, as far as they are sampled; with
+"""Blocks that were given to another request, full or not, with or without a hash, as far as they are sampled; with
 --kv-cache-metrics, since 0.12."""
 _INFO = "cache_config_info"
 MAX_FACTS = 64

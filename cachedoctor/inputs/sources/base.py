@@ -1,4 +1,4 @@
-"""What every source of log bytes promises."""
+"""The interface of every source of log bytes."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ IDLE_SECONDS = 0.2
 
 
 Told = Callable[[int], None]
-"""Hears of bytes that were read, as they are stored."""
+"""Callback for bytes read, in their stored form."""
 
 
 def unheard(_: int) -> None:
-    """Nobody wants to know."""
+    """Ignore the number of bytes."""
 
 
 class SourceError(CacheDoctorError):

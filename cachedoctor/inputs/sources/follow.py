@@ -1,4 +1,4 @@
-"""A log file that grows, is cut and is rotated while it is read."""
+"""A log file that grows, is truncated and is rotated while it is read."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ POLL_SECONDS = 0.05
 _TAIL = 64 * 1024
 """Bytes remembered of what was read: they tell the copy of a file from other files."""
 _COARSE = 0.1
-"""Seconds after which a change of a folder shows in its time, whatever the clock of the system."""
+"""Seconds after which a change in a folder is visible in its mtime, whatever the resolution of the system clock."""
 _LAST = 8 * 1024 * 1024
-"""Bytes that are still read when the following is to end: far more than a server writes between two looks. Who ends it
-while a long log is still read to its present end does not wait for that."""
+"""Bytes still read after following was asked to stop: far more than a server writes between two polls. A user who stops
+following does not wait until a long log is read to its current end."""
 _CHECKED = 1024
-"""Bytes of them read again at every look: when they changed, the file was cut and has grown again."""
+"""Bytes re-read at every poll: if they changed, the file was truncated and has grown again."""
 
 
 def _never() -> bool:
@@ -102,15 +102,15 @@ class FollowSource:
 
 
 class _End:
-    """When the following is to end."""
+    """Decides when following ends."""
 
     def __init__(self, stop: Callable[[], bool]) -> None:
         self._stop = stop
         self._left: int | None = None
-        """Bytes that are still read; None as long as nobody wants it to end."""
+        """Bytes that are still read; None as long as following continues."""
 
     def __call__(self) -> bool:
-        """Whether it is to end where nothing more is written."""
+        """Whether it ends where nothing more is written."""
         if self._left is None and self._stop():
             self._left = _LAST
         return self._left is not None
@@ -136,12 +136,13 @@ class _Turn:
         """What was read last, up to here."""
         self._looked: tuple[int, bool, bool] | None = None
         self.successors: list[FileIO] = []
-        """What to read next, the same file again when it was cut; none when the following ends."""
+        """What to read next: the same file again if it was truncated; empty if following ends."""
         self.is_copied = False
-        """Whether its successors are copies of it and then the file itself, which continues where they end."""
+        """Whether it is rotated by copying: its successors are copies, then the file itself, which continues after
+        them."""
 
     def rest(self) -> Iterator[bytes]:
-        """Yield what the file holds; nobody writes to it any more."""
+        """Yield what the file contains; no process writes to it any more."""
         while data := self._read():
             yield data
 

@@ -73,7 +73,7 @@ Key = tuple[int, int]
 _HEAD = 4096
 """Bytes that tell a file from the one that had its inode before, and a copy from another file."""
 _ATTEMPTS = 100
-"""Looks at the folder while names change under our hands."""
+"""Attempts to list the folder while names change during the listing."""
 
 
 class Generation(msgspec.Struct, frozen=True):
@@ -85,7 +85,7 @@ class Generation(msgspec.Struct, frozen=True):
     head: bytes
 
     def holds(self, text: bytes, end: int) -> bool:
-        """Whether ``text`` stands right before byte ``end`` of the file, as far as the file has these bytes."""
+        """Whether ``text`` comes right before byte ``end`` of the file, as far as the file has these bytes."""
         begin, stop = end - len(text), min(end, self.size)
         return begin < stop and read_at(self.file, begin, stop - begin) == text[: stop - begin]
 
@@ -114,14 +114,14 @@ class Generations:
         return None
 
     def begin(self, ours: Key) -> None:
-        """Take note of all that are older than the file with this key: nobody asks for them."""
+        """Remember all that are older than the file with this key: they were not requested."""
         found = self.opened() or []
         at = next((i for i, generation in enumerate(found) if generation.key == ours), len(found))
         self.learn(found[:at])
         close(generation.file for generation in found)
 
     def learn(self, found: list[Generation]) -> None:
-        """Take note that these are read, or about to be."""
+        """Remember that these are read, or about to be."""
         self._known = {g.key: g.head for g in found}
 
     def unseen(self, generation: Generation) -> bool:
@@ -162,7 +162,7 @@ class Generations:
 
 
 def key_of(status: os.stat_result) -> Key:
-    """What tells a file from all others that exist."""
+    """What distinguishes a file from all others that exist."""
     return status.st_dev, status.st_ino
 
 

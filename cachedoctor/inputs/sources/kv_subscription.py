@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     import zmq
 
 IDLE_MS = 200
-"""So long without a message, and the listener is told that nothing came."""
+"""Milliseconds without a message after which the listener is notified."""
 REPLAY_MS = 3_000
 """A server that has messages in its buffer sends them at once."""
 PAUSE = 60.0
-"""Seconds for which one that did not answer is not asked again: each gap would be waited for, and more be missed."""
+"""Seconds before an endpoint that did not answer is asked again: waiting at each gap would lose more messages."""
 MAX_MESSAGE = 64 * 1024 * 1024
 """Bytes; a step of 8,192 tokens has about 100 KB."""
 _QUEUED = 100_000

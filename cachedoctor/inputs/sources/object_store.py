@@ -15,20 +15,20 @@ from cachedoctor.knowledge.libraries import install
 from cachedoctor.model import CacheDoctorError
 
 SCHEMES = {"s3": "s3"}
-"""Extra that brings what reads addresses of this scheme."""
+"""Package extra that adds support for each scheme of addresses."""
 _READERS = {"s3": "s3fs"}
 """Library after fsspec."""
 _CREDENTIALS = {"s3": "set the cloud's credentials: AWS_PROFILE, AWS_ACCESS_KEY_ID"}
 _BLOCK = 8 << 20
 """Bytes of one request: an object is read from its beginning to its end."""
 _SAID = 200
-"""Characters of what a library says."""
+"""Maximum characters quoted from a library's message."""
 _VERSION = ("ETag", "VersionId")
 _TIME = ("LastModified", "mtime")
 
 
 class StoredFile(NamedTuple):
-    """A file, and what tells whether it is still the same."""
+    """A file, and what shows whether it is still the same."""
 
     path: str
     size: int
