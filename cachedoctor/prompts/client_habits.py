@@ -1,4 +1,4 @@
-"""Which client sent a request, and which part of a difference is that client's doing."""
+"""Which client sent a request, and which part of a difference that client causes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def known(kind: str, field: str | None, a: Prompt, b: Prompt, offset: int | None
 
 
 def named(found: list[clients.KnownHabit]) -> KnownClient | None:
-    """The client who caused it, for the answer; None where what was found are hints alone."""
+    """The client that caused it, for the answer; None if only hints were found."""
     first = next((k for k in found if not k.habit.hint), None)
     if first is None:
         return None
@@ -66,7 +66,7 @@ def _system_messages(prompt: Prompt) -> list[tuple[str, int]]:
 
 
 def piece(prompt: Prompt, offset: int) -> clients.MessagePiece:
-    """The text around ``offset`` that came from one place of the request, or stands between two markers."""
+    """The text around ``offset`` that came from one place of the request, or is between two markers."""
     left, right = max(0, offset - _REACH), min(len(prompt.text), offset + _REACH)
     at = bisect_right(prompt.spans, offset, key=lambda span: span.start) - 1
     if prompt.kind in CHAT and at >= 0 and prompt.spans[at].start <= offset < prompt.spans[at].end:
@@ -90,18 +90,18 @@ _SALT = ("cache_salt", "extra_key")
 _LONGEST = 64
 """Characters of a name; a longer one ends in a hash."""
 _BEGINNING = 160
-"""Letters by which system prompts are of one family."""
+"""Letters at the start of a system prompt that decide its family."""
 _READ = 4096
 """Characters of a system prompt that are checked."""
 _ENOUGH = 12
-"""Letters that a system prompt needs to tell anything."""
+"""Letters that a system prompt needs to identify a family."""
 _HEADER = late(r"^x-anthropic-billing-header:[^\n]*\n?", re.IGNORECASE)
 _WORD = late(r"\w+")
 _PRINTABLE = late(r"[\w.@:/+=|-]+")
 
 
 def asker(prompt: Prompt, *, hashed: bool = False) -> ClientName | None:
-    """Name the client; None where the body shows nothing, and where there is none.
+    """Name the client; None if the body shows nothing, and if there is no body.
 
     Salts and system prompts are always hashed, sessions and users where ``hashed`` says so.
     """

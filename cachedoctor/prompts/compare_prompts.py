@@ -23,9 +23,9 @@ from cachedoctor.prompts.tokenizers.base import TokenArrays, Tokenizer
 SHOWN = 6
 """Tokens of each side that the first difference quotes."""
 _AROUND = 1 << 14
-"""Code points on each side of what is shown in which secrets are searched for: more than a key takes."""
+"""Code points on each side of the shown text that are also searched for secrets: longer than any key."""
 DEFAULT_WINDOW = 1024
-"""Tokens; only SWA models have a window, and its size is theirs."""
+"""Tokens; only SWA models have a window, and each model sets its size."""
 
 _QUOTED = late(r"`.*`", re.S)
 _VALUES = late(r"(?<=changed) from .*", re.S)
@@ -44,7 +44,7 @@ _COMMON_FIELDS = late(
 
 
 class DiffOptions(msgspec.Struct):
-    """What the user asked for."""
+    """Options of a comparison."""
 
     full: bool = False
     context: int = 8
@@ -180,7 +180,7 @@ def _begin(text: str, tokens: TokenArrays, token: int) -> int:
 
 
 def _excerpt(a: _TokenisedPrompt, b: _TokenisedPrompt, place: _Parting, context: int) -> tuple[Excerpt, Around]:
-    """What is shown of the first difference, and what stands around it."""
+    """The text shown of the first difference, and the text around it."""
     low = a.tokens.starts[max(0, place.token - context)] if place.token and len(a.tokens) else 0
     low = min(low, place.start)
     width = max(1, min(SHOWN, context))

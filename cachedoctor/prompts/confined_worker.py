@@ -47,7 +47,7 @@ def from_path(name: str) -> Pipeline:
 
 
 MAX_TOKENS = 16
-"""Tokens per character of a text; one more than the bytes of any character, and that is rare."""
+"""Maximum tokens per character of a text: one more than the bytes of any character, and even that many are rare."""
 _FEW = 1_000
 """Tokens that a tokenizer may add to a short text."""
 _OURS = "give the tokenizer and template of the server's model"

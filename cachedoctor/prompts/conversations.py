@@ -51,12 +51,12 @@ def _name(tool: Any) -> str:
 LOOK_BACK = 64
 """Earlier prompts that a prompt is compared with: more conversations than any server has slots."""
 LONG_PART = 24
-"""Code points from which a part is unlikely to occur in two conversations by chance."""
+"""Length in code points from which a part is unlikely to occur in two conversations by chance."""
 SAME_TEXT = 0.5
 """Share of the shorter of two texts without turns that must be a common prefix."""
 
 COMPACTED = 3
-"""Turns of a history that was replaced by its summary: the summary, a reply to it, what the user says next."""
+"""Minimum turns after a history was replaced by its summary: the summary, a reply to it, the next user message."""
 
 # Tokens that open or close a turn in the chat templates in use.
 _TURN = late(
@@ -72,7 +72,7 @@ class Outline(msgspec.Struct):
     prefixes: list[int]
     """Hash of the first n turns, for each n."""
     long: set[int]
-    """Hashes of the turns that are long enough to be telling."""
+    """Hashes of the turns that are long enough to identify a conversation."""
     last: int
     """Hash of the last turn, 0 without one."""
     text: str
@@ -93,7 +93,8 @@ def walk(prompts: list[Prompt]) -> list[tuple[int, int]]:
 
 
 def before(outlines: list[Outline], current: Outline) -> int | None:
-    """Index of the prompt that another one follows: of those that share most with it the last; None of none."""
+    """Index of the prompt that another one follows: of those that share most with it the last; None if there is
+    none."""
     best: tuple[int, int, bool, int] | None = None
     for index, earlier in enumerate(outlines):
         score = shared_with(earlier, current)
@@ -103,7 +104,7 @@ def before(outlines: list[Outline], current: Outline) -> int | None:
 
 
 def shared_with(a: Outline, b: Outline) -> tuple[int, int, bool] | None:
-    """How much of a conversation two prompts share; None when they are of different ones."""
+    """How much of a conversation two prompts share; None if they belong to different ones."""
     limit = min(len(a.prefixes), len(b.prefixes))
     # The hashes of prefixes agree up to the first different turn and never after it, so that they can be bisected.
     lead = bisect_left(range(limit), True, key=lambda n: a.prefixes[n] != b.prefixes[n])

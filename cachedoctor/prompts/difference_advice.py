@@ -181,15 +181,15 @@ class RecognisedDifference(msgspec.Struct):
     field: str | None
     """What varies in it (``cch``), or its name (``Tokens used``)."""
     a: str
-    """The smallest telling piece of the first prompt; empty when it has none."""
+    """The smallest distinctive piece of the first prompt; empty if there is none."""
     b: str
     explanation: str
     """One clause that can come after a colon."""
     advice: list[Advice]
     sure: bool
-    """The look-alikes are excluded."""
+    """True if similar causes are excluded."""
     client: KnownClient | None = None
-    """Whose doing it is, where the prompts prove it."""
+    """Client that writes it, if the prompts prove it."""
 
 
 REGISTRY: tuple[Recogniser, ...] = (
@@ -226,7 +226,7 @@ REGISTRY: tuple[Recogniser, ...] = (
     edited_messages.other_conversation,
     markup.template_alone,
 )
-"""The first that says yes wins."""
+"""Recognisers in their order; the first match wins."""
 
 
 def recognise(a: Prompt, b: Prompt, offset: int, same_text: bool = False) -> RecognisedDifference:

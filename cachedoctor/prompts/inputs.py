@@ -19,7 +19,7 @@ from cachedoctor.prompts.regular_files import MIB, read_all, read_file
 from cachedoctor.prompts.request_bodies import Builder
 
 MAX_MATRIX = 128
-"""Slots a side that are still compared each with each."""
+"""Maximum slots per side for comparing every pair."""
 
 
 def slots_of(value: Any) -> list[dict[str, Any]] | None:
@@ -127,7 +127,8 @@ def _closest(a: list[Prompt], b: list[Prompt]) -> list[tuple[Prompt, Prompt]]:
 DUMP_NAME = late(r"\d{12}\d*\.txt")
 """What --log-prompts-dir names its files: milliseconds."""
 MAX_BYTES = 1 << 30
-"""Of a file of prompts, or of all in a directory; a thousand requests of long conversations have some 400 MiB."""
+"""Maximum bytes of a file of prompts, or of all in a directory; a thousand requests of long conversations need about
+400 MiB."""
 _PART = "give one file of prompts, or fewer prompts"
 SLOTS_HINT = "the output of GET /slots is an array of slots with id, n_ctx and prompt"
 SHAPES = "a request body has messages, prompt or input; " + SLOTS_HINT
@@ -352,7 +353,7 @@ def _prompts(values: list[Any], path: str, slot: int | None, reply: bool) -> lis
 
 
 def _answered(found: request_bodies.Body, value: Any, name: str, is_moved: bool) -> list[Prompt]:
-    """Prompts of a body, with the counts of the answer that was recorded beside it."""
+    """Prompts of a body, with the counts of the answer that was recorded with it."""
     prompts = request_bodies.prompts_of(found.body, found.kind, name)
     response = value.get("response") if isinstance(value, dict) else None
     told = {key: response[key] for key in ("usage", "timings") if key in response} if isinstance(response, dict) else {}
@@ -382,7 +383,7 @@ def _of_captured(one: Captured, note: str, name: str) -> list[Prompt]:
 
 
 def _recorded(prompts: list[Prompt], recorded: RecordedFields) -> list[Prompt]:
-    """Give each prompt what was recorded beside it; one answer counts no single one of several prompts."""
+    """Give each prompt what was recorded with it; the counts of one answer belong to none of several prompts."""
     if len(prompts) > 1:
         recorded = msgspec.structs.replace(recorded, answer=b"")
     return [msgspec.structs.replace(prompt, recorded=recorded) for prompt in prompts]

@@ -1,4 +1,4 @@
-"""The smallest set of changes between two prompts that gives reuse back, found by taking one after the other back."""
+"""The smallest set of changes between two prompts that restores reuse, found by undoing one after the other."""
 
 from __future__ import annotations
 
@@ -20,34 +20,34 @@ from cachedoctor.prompts.tokenizers.base import Tokenizer
 from cachedoctor.prompts.undoing import undone
 
 MOST = 16
-"""Changes that are taken back, one after the other."""
+"""Maximum changes that are undone, one after the other."""
 _LEAST_SHARE = 0.01
-"""Of the newer prompt: what gives back less does not matter."""
+"""Share of the newer prompt: changes that restore less are ignored."""
 _LEAST_TOKENS = 16
-"""Common tokens behind a change that are more than the opening of a reply that templates write."""
+"""Minimum common tokens after a change: more than the reply opening that templates write."""
 _REASONING = "reasoning-"
-"""Begin of the kinds of changes that are taken back in all messages at once."""
+"""Prefix of the kinds of changes that are undone in all messages at once."""
 _OF_TEMPLATE = frozenset({"template", "special-token", "retokenised"})
 _MCP = late(r"mcp__(\w+?)__\w+")
 
 
 class _TakenBack(msgspec.Struct):
-    """A change that was taken back."""
+    """A change that was undone."""
 
     edit: LeastEdit
     put_back: int
-    """Tokens up to the end of what was put back in its place."""
+    """Tokens up to the end of the restored text."""
     text: str
-    """The newer prompt then."""
+    """The newer prompt with the change undone."""
 
     @property
     def gained(self) -> int:
-        """Common tokens after what was put back."""
+        """Common tokens after the restored text."""
         return max(0, self.edit.reuse - self.put_back)
 
 
 def least_change(a: Prompt, b: Prompt, tokenizer: Tokenizer, render: Callable[[Prompt], Prompt]) -> LeastChange:
-    """Find it by taking back the first change, measuring the common prefix, and so on.
+    """Find it by undoing the first change, measuring the common prefix, and so on.
 
     Args:
         a: what the server holds, as it was read.
@@ -98,7 +98,7 @@ def _place(kind: str, places: list[str]) -> str | None:
 
 
 def _enough(steps: list[_TakenBack], length: int) -> int:
-    """How many of the first changes give back all but what does not matter."""
+    """How many of the first changes restore all but what does not matter."""
     least = max(_LEAST_TOKENS, _LEAST_SHARE * length)
     left, kept = 0, len(steps)
     while kept:

@@ -23,9 +23,9 @@ WORDS = {
     "model": "the requests name different models; if the name selects an adapter, nothing is shared",
 }
 SECRET = ("cache_salt", "extra_key")
-"""Values that are never shown: who knows a salt can tell what others asked."""
+"""Values never shown: a person who knows a salt can find out what others sent."""
 _MOST = 4096
-"""Code points of a value that are kept: more than are shown, as secrets are searched for before it is cut."""
+"""Code points kept of a value: more than are shown, because secrets are searched for before truncation."""
 _IMAGES = 4
 """Images that are listed."""
 
@@ -51,7 +51,7 @@ def differences(a: Prompt, b: Prompt) -> list[RequestSetting]:
 
 
 def decides(settings: list[RequestSetting]) -> bool:
-    """Whether two requests with the same text are not the same for a cache; the name of a model alone does not tell."""
+    """Whether two requests with the same text differ for a cache; the name of a model alone does not show it."""
     return any(setting.place != "model" for setting in settings)
 
 

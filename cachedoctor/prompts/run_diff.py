@@ -25,7 +25,7 @@ _OPENING = late(r"<\|[A-Za-z0-9_]{1,40}\|>|<｜[^｜\n]{1,40}｜>|<start_of_turn
 
 
 class DiffJob(msgspec.Struct):
-    """What the user wants."""
+    """Inputs and options of ``cachedoctor diff``."""
 
     tokenizer: str | None = None
     template: str | None = None
@@ -36,11 +36,12 @@ class DiffJob(msgspec.Struct):
     build: int | None = None
     hash_text: bool = False
     least: bool = False
-    """Look for the smallest set of changes that gives reuse back."""
+    """Search for the smallest set of changes that restores reuse."""
 
 
 def answer(path1: str, path2: str | None, ask: DiffJob) -> list[PromptDiff]:
-    """Compare two inputs, or walk through one that holds many prompts; the last answer lists what had no partner.
+    """Compare two inputs, or walk through one that holds many prompts; the last answer lists the prompts without a
+    partner.
 
     Raises:
         CacheDoctorError: an input cannot be used, or there is nothing to compare.
@@ -111,7 +112,7 @@ def _compared(a: Prompt, b: Prompt, ask: DiffJob, files: ModelFiles, hashing: bo
 
 
 def _with_claim(found: PromptDiff, b: Prompt) -> PromptDiff:
-    """The same with what the agent says itself of the later prompt: of what its recording lacks nothing is denied."""
+    """The same with the agent's own statement on the later prompt: what its recording lacks is not denied."""
     if not b.answer:
         return found
     from cachedoctor.inputs.metrics.responses import claim_of  # few prompts are of a recording
@@ -137,7 +138,7 @@ def _with_claim(found: PromptDiff, b: Prompt) -> PromptDiff:
 def _with_alone(
     found: list[PromptDiff], alone: list[Prompt], notes: list[str], ask: DiffJob, files: ModelFiles
 ) -> list[PromptDiff]:
-    """List the prompts that were compared with none, and what recordings lack, in the last answer."""
+    """List the prompts that were not compared, and what recordings lack, in the last answer."""
     sides = []
     for prompt in (rendered(p, ask, files) for p in alone):
         tokens = len(files.cutter.encode(prompt.text)) + files.cutter.leading(prompt.text)

@@ -1,4 +1,4 @@
-"""Takes back the first change between two requests: in the body where there is one, else in the text."""
+"""Undoes the first change between two requests: in the body if there is one, else in the text."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from cachedoctor.prompts.recognisers.tools import tool_name
 
 _PIECE = late(r"\w+|\s+|[^\w\s]")
 _CHANCE = 8
-"""Pieces in a row that two texts share by chance, within one change: the colons of a time, the dashes of an id."""
+"""Consecutive pieces that two texts may share by chance within one change: the colons of a time, the dashes of an
+id."""
 _ALIKE = 0.3
-"""Share of the longer of two messages that both have at their ends, from which one is an edit of the other."""
+"""Share of the longer of two messages that must match at both ends for one to be an edit of the other."""
 _RENDERING = ("chat_template_kwargs", "reasoning_effort")
 _REASONING = ("reasoning_content", "reasoning")
 
@@ -27,7 +28,7 @@ Body = dict[str, Any]
 
 
 def undone(a: Prompt, b: Prompt, places: Sequence[str]) -> Prompt | None:
-    """Give ``b`` with its first change taken back, so that it goes on like ``a``; None where what differs is the end.
+    """Give ``b`` with its first change undone, so that it continues like ``a``; None if only the end differs.
 
     ``places``: where in the two requests that is, as far as it is known.
     """
@@ -182,7 +183,7 @@ def _items(a: list[Any], b: list[Any], *, is_history: bool = True) -> list[Any] 
 
 
 def _moved(a: list[Any], b: list[Any], keys: list[list[str]], new: list[str]) -> list[Any] | None:
-    """The second list in the order of the first, where what is new at a place stands elsewhere in the first."""
+    """The second list in the order of the first, if what is new at a place is elsewhere in the first."""
     place = {key: number for number, key in enumerate(keys[0])}
     if len(place) < len(a) or len(set(keys[1])) < len(b) or not all(key in place for key in new):
         return None

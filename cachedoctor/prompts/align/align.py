@@ -76,18 +76,18 @@ SMALL = 5_000
 """Tokens on the longer side of the largest gap that is aligned exactly (20 ms and 6 MB at this size)."""
 _LONG_GRAM, _SHORT_GRAMS = 8, (3, 1)
 _REAL_SHARE = 0.1
-"""Two texts that share less than this have only chance in common: words such as "the" meet everywhere."""
+"""Minimum common share of two texts; less is chance, because words such as "the" occur everywhere."""
 _BLOCK_TO_SEAM = 32
-"""A block replaced by so many times fewer tokens, and followed by equal ones, counts as removed."""
+"""A block replaced by this many times fewer tokens and followed by equal tokens counts as removed."""
 
 
 class Summary(msgspec.Struct):
-    """What a script amounts to."""
+    """Numbers and pattern of an edit script."""
 
     equal: int
     """Tokens in both, in order."""
     inserted: int
-    """Tokens only in B; those that replace others included."""
+    """Tokens only in B, including those that replace others."""
     deleted: int
     """Tokens only in A."""
     moved: int
@@ -100,11 +100,11 @@ class Summary(msgspec.Struct):
     at: int
     """Tokens before the first change."""
     block: int
-    """Tokens of the block that came, went, or was appended; for ``tail-replaced`` the tokens of A that went."""
+    """Tokens of the block that was added, removed or appended; for ``tail-replaced`` the removed tokens of A."""
     appended: int
     """New tokens at the end of B, whatever else changed."""
     places: int
-    """Changes in all, those with nothing equal between them counted as one."""
+    """Total changes; adjacent ones with no equal tokens in between count as one."""
 
 
 def common_prefix(a: Sequence[object], b: Sequence[object]) -> int:

@@ -15,9 +15,10 @@ from itertools import pairwise
 from typing import NamedTuple
 
 MOST_ROUNDS = 8
-"""How often a gap between anchors may be anchored again; a bound for sequences made to give one anchor per round."""
+"""How often a gap between anchors may be searched again; limits inputs crafted to yield one anchor per round."""
 PART, MOST_PARTS = 100_000, 64
-"""Tokens of a gap whose k-grams are all in memory at once (some 20 MB), and the most parts of a larger one."""
+"""Tokens of a gap whose k-grams are held in memory at once (about 20 MB), and the maximum number of parts of a larger
+gap."""
 LEAST_MOVE = 32
 """Tokens of the smallest block that counts as moved; shorter ones are boilerplate that occurs everywhere."""
 _SAMPLE = LEAST_MOVE // 2

@@ -8,13 +8,14 @@ import sys
 from typing import IO, Any, NamedTuple
 
 CPU_SECONDS = 8
-"""Processor time for all that the child is asked, but for what ``CHARS_PER_SECOND`` adds."""
+"""CPU time for all requests to the child, in addition to what ``CHARS_PER_SECOND`` adds."""
 WALL_SECONDS = 10.0
-"""The same by the clock, of the time that the parent waits."""
+"""The same as wall-clock time that the parent waits."""
 CHARS_PER_SECOND = 50_000
-"""Characters that earn another second of both; a large vocabulary reads some 350,000 a second."""
+"""Characters that add one second to both limits; a large vocabulary reads about 350,000 a second."""
 MEMORY_MIB = 400
-"""Of its own; the largest vocabularies in use (Gemma, 262,000 tokens and 515,000 merges) take some 300."""
+"""MiB of the child's own memory; the largest vocabularies in use (Gemma, 262,000 tokens and 515,000 merges) need about
+300."""
 _SHARED_MIB = 1024
 """Address space of libraries and of the interpreter, most of which is never touched."""
 
@@ -69,7 +70,7 @@ def _lower(limit: int | None, most: int) -> None:
 
 
 MAX_BYTES = 1 << 30
-"""Of either part of a message."""
+"""Maximum bytes of either part of a message."""
 _LENGTHS = struct.Struct("<QQ")
 
 
@@ -81,7 +82,7 @@ class PipeMessage(NamedTuple):
 
 
 def write(out: IO[bytes], message: PipeMessage) -> None:
-    """Write a message; raises ``OSError`` where nobody reads."""
+    """Write a message; raises ``OSError`` if there is no reader."""
     head = json.dumps(message.head).encode()
     out.write(_LENGTHS.pack(len(head), len(message.data)))
     out.write(head)

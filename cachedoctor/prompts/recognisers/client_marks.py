@@ -28,7 +28,7 @@ _WHY = {
 
 
 def billing_header(d: FirstDifference) -> Recognition | None:
-    """The texts part inside the header, or only one of them has it there."""
+    """The texts diverge inside the header, or only one of them has it there."""
     a, b = _header(d, d.a.text), _header(d, d.b.text)
     if a is None and b is None:
         return None
@@ -84,7 +84,7 @@ def _differs(d: FirstDifference, names: tuple[str, ...]) -> str | None:
 _ASKS = late(r"\bsummar(?:y|ies|i[sz]e|i[sz]ing|i[sz]ation)\b|\bcompact(?:ion|ing)?\b|\bhandoff\b", re.I)
 _OF = late(r"\b(?:conversations?|sessions?|transcript|chat|history|messages|task)\b", re.I)
 _SMALL = late(r"\btitles?\b|\btopics?\b|\btags\b|\b\d+[ -](?:words?|characters?)\b", re.I)
-"""A title is a summary as well, but of a request of its own, which compacts nothing."""
+"""Words of a request for a title or tags: also a summary, but a separate request that compacts nothing."""
 _LOOK = 600
 """Code points at the beginning of a message in which it says what it asks for."""
 _LONG = 24
@@ -105,7 +105,7 @@ def compaction_request(d: FirstDifference) -> Recognition | None:
 
 
 def _other_head(d: FirstDifference, h: Histories) -> str | None:
-    """What the head of the second prompt has not in common with that of the first, in words."""
+    """Parts of the head of the second prompt that differ from the first, in words."""
     found = []
     if [turn.key for turn in h.a[: h.heads]] != [turn.key for turn in h.b[: head(h.b)]]:
         found.append("another system prompt" if head(h.b) else "no system prompt")

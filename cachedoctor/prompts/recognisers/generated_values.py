@@ -54,7 +54,7 @@ _ANY = late(rf"{STAMP.pattern}|(?P<epoch>{_EPOCH.pattern})")
 _FIRST, _LAST = 1_300_000_000, 2_200_000_000
 """Seconds since 1970 that a clock may show: 2011 to 2039."""
 _APART = 400 * 86_400
-"""Seconds; two clock values of one prompt lie no further apart, two telephone numbers do."""
+"""Maximum seconds between two clock values of one prompt; telephone numbers differ by more."""
 HAS_DATE = late(rf"{_YEAR}|[A-Za-z]{{3}}|\d[-/]\d")
 
 
@@ -113,9 +113,9 @@ _MEASURED = late(
     r"(?<![\w.,-])[-+]?\d{1,6}(?:[.,]\d{1,3})?"
     r"(?=\s?[%°]|\s?(?:degrees?|percent|km/h|mph|m/s|hPa|mbar|lux|ppm|k?Wh?|[KMG]i?B|ms|dB|V|A|mm|cm|km|kg|l)(?![\w/]))"
 )
-"""A number with a unit after it, as states of a house, a car or a machine have."""
+"""A number followed by a unit, as in sensor states of a house, a car or a machine."""
 _HEAD = ("system", "instructions", "messages[0]", "input[0]", "tools")
-"""Places of what a program writes before what is said."""
+"""Paths of text that a program writes before the conversation."""
 
 _PATH = late(r"(?<![\w:/<.~\\])(?:[A-Za-z]:[\\/]|~[\\/]|\.{0,2}/|file:///|\\\\)[^\s\"'`<>|*?;,()\[\]{}]{0,300}")
 _CWD_LABEL = late(
@@ -135,7 +135,7 @@ _STATUS_LINE = late(
 )
 _COMMIT_LINE = late(r"[*\s]{0,3}[0-9a-f]{7,40} \S")
 _LOOK = 4000
-"""Code points at the head of a text in which a chat template shows itself."""
+"""Code points at the start of a text that suffice to recognise a chat template."""
 _GIT_REACH = 3000
 """Code points between the headline of a git block and a line of it."""
 
@@ -231,7 +231,7 @@ def git_state(d: FirstDifference) -> Recognition | None:
 
 
 VALUES = (git_state, timestamp, uuid, random_id, counter, measured, path)
-"""In order of how telling they are: a commit hash is also a random id, a date also a counter."""
+"""Most specific first: a commit hash is also a random id, a date also a counter."""
 
 
 def value(d: FirstDifference) -> Recognition | None:
@@ -260,7 +260,7 @@ def value_and_more(d: FirstDifference) -> Recognition | None:
 
 
 def _is_bare(d: FirstDifference) -> bool:
-    """Whether no marker of a chat template stands around the offset: then it is text of no known structure."""
+    """Whether no marker of a chat template is near the offset: then it is text of no known structure."""
     return not any("<|" in p.text[:_LOOK] or "<start_of_turn>" in p.text[:_LOOK] for p in (d.a, d.b))
 
 

@@ -12,7 +12,7 @@ from cachedoctor.prompts.recognisers.edited_messages import Histories, of_bodies
 from cachedoctor.prompts.recognisers.turns import MARKER, THINKING, MessageTurn
 
 _REACH = 32_768
-"""Code points before the offset in which an enclosing object or array is searched for, and the longest one parsed."""
+"""Code points before the offset searched for an enclosing object or array, and the longest object or array parsed."""
 _LEVELS = 8
 """Enclosing values that are tried, the innermost first."""
 _BRACKET = late(r"[{}\[\]]")

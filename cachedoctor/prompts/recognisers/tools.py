@@ -14,7 +14,7 @@ from cachedoctor.prompts.recognisers.base import FirstDifference, Recognition, s
 
 _BLOCKS = (("<tools>", "</tools>"), ("[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]"), ("<functions>", "</functions>"))
 _NEAR = 4000
-"""Code points around the offset in which a list of tools that only one prompt has must begin."""
+"""Code points around the offset within which a tool list present in only one prompt must begin."""
 _BETWEEN = late(r"[\s,\[]*")
 _DECODER = json.JSONDecoder()
 
@@ -131,7 +131,7 @@ def _compare(d: FirstDifference) -> ToolListChange | None:
 
 
 def _at_tools(d: FirstDifference) -> bool:
-    """Whether the texts part in the tools; templates that give no places nearly all render tools first."""
+    """Whether the texts diverge in the tools; templates that give no places nearly all render tools first."""
     return not d.places or any(place.startswith("tools") for place in d.places)
 
 

@@ -20,7 +20,7 @@ THINKING = (
     ("<|START_THINKING|>", "<|END_THINKING|>"),
     ("<|channel>thought", "<channel|>"),
 )
-"""What opens and closes reasoning in the chat templates in use."""
+"""Markers that open and close reasoning in the chat templates in use."""
 MARKER = late(
     r"<\|[A-Za-z0-9_]{1,40}\|>|<｜[^｜\n]{1,40}｜>|</?start_of_turn>|<end_of_turn>|<\|?turn\|?>|\[/?INST\]"
     r"|\[/?SYSTEM_PROMPT\]|\[/?THINK\]|</?(?:think|thinking|thought|seed:think)>|</?s>|<bos>|<eos>|<\|?channel\|?>"
@@ -35,7 +35,7 @@ _ROLE = late(
 USER = late(
     r"<\|(?:im_start\|>|start_header_id\|>|start\|>|turn>)user\b|<start_of_turn>user\b|\[INST\]|<｜User｜>|<\|user\|>"
 )
-"""What opens a message of the user in the chat templates in use; llama-server looks for it among the tokens."""
+"""Markers that open a user message in the chat templates in use; llama-server searches for their tokens."""
 _DEPTH = 200
 _UNRENDERED = {"cache_control", "id", "tool_call_id", "tool_use_id", "call_id", "type", "role", "index", "signature"}
 _TEXTS = (None, "text", "input_text", "output_text", "reasoning_text", "summary_text")

@@ -27,7 +27,7 @@ MAX_CHARS = 64_000_000
 """Code points a template may write, or build in one operation."""
 MAX_SECONDS = 30.0
 NOW = datetime(2026, 1, 1)
-"""What templates take for the present, so that two renderings never differ by the clock."""
+"""The current time given to templates, so that two renderings never differ by the clock."""
 
 # Marks the assistant's tokens for training; no server renders it.
 _GENERATION = late(r"\{%([-+]?)\s*(?:end)?generation\s*([-+]?)%\}")

@@ -14,7 +14,7 @@ from cachedoctor.prompts.tokenizers.from_gguf import MAGIC, read_metadata
 from cachedoctor.prompts.tokenizers.from_gguf import chat_template as gguf_template
 
 MAX_MIB = 16
-"""Of a file that holds a template; tokenizer_config.json has up to 2."""
+"""Maximum MiB of a file that holds a template; tokenizer_config.json has up to 2."""
 _HINT = "give a .jinja file, /props, tokenizer_config.json, or a GGUF"
 
 

@@ -17,17 +17,17 @@ from cachedoctor.prompts.tokenizers.base import TokenArrays
 from cachedoctor.prompts.tokenizers.pretokens import Specials
 
 SPACE = "\u2581"
-"""Stands for a blank in vocabularies of the SentencePiece kind."""
+"""Represents a space in vocabularies of the SentencePiece kind."""
 
 Rank = Callable[[str, str], float | None]
 """Urgency of merging two neighbours, smallest first; None when they never merge."""
 Pieces = tuple[list[int], list[int]]
 """Token ids of a word, and the code point at which each begins, counted in the word."""
 Change = Callable[[str, bool], tuple[str, list[int] | None]]
-"""(text, it begins the prompt) -> (changed text, offset in the text of each of its characters, None when the same)."""
+"""Maps (text, whether it begins the prompt) to (changed text, original offset of each character, None if unchanged)."""
 
 Whole = Literal["never", "always", "newlines"]
-"""Words that are taken without asking the merges when they are tokens; ``newlines``: only those of nothing else."""
+"""Words that are used without applying merges if they are tokens; ``newlines``: only words of newlines."""
 
 _CACHE_LIMIT = 50_000
 """Words kept; a prompt of 1 MB has some 20,000 different ones."""

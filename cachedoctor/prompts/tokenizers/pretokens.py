@@ -1,4 +1,4 @@
-"""How text is cut before it is merged: special tokens, and llama.cpp's pre-tokenizers by name.
+"""How text is split before merging: special tokens, and llama.cpp's pre-tokenizers by name.
 
 A name is the value of ``tokenizer.ggml.pre``. The patterns are those of the models' own ``tokenizer.json``, in the
 variants that llama.cpp evaluates. Each row was compared with llama-server b11549 on 273 texts, with a vocabulary whose
@@ -74,12 +74,12 @@ _DEEPSEEK_CODER = (r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", _EAST_ASIA, r"\p{N}")
 
 
 class PreTokenizer(NamedTuple):
-    """What a value of ``tokenizer.ggml.pre`` stands for."""
+    """The pre-tokenizer of one value of ``tokenizer.ggml.pre``."""
 
     patterns: tuple[str, ...]
     """Applied one after the other, each to the pieces that the one before it left."""
     ignore_merges: bool = False
-    """A piece that is a token as a whole is taken without asking the merges."""
+    """A piece that is a complete token is used without applying merges."""
     add_bos: bool = False
     """The server puts the BOS token in front unless the file says otherwise."""
 
@@ -120,7 +120,7 @@ def _table() -> dict[str, PreTokenizer]:
 
 
 TABLE = _table()
-"""Pre-tokenizers by the name that a GGUF gives them. Left out is what no pattern can cut."""
+"""Pre-tokenizers by the name that a GGUF gives them, without those that no pattern can express."""
 
 PIECES = _LLAMA3
 """Word pieces for counting without a tokenizer: the GPT-4 class of pattern, which covers every character."""
@@ -171,7 +171,7 @@ class Special(NamedTuple):
     rstrip: bool = False
     """Swallows the blanks before or after it."""
     alone: bool = False
-    """Counts only where no letter, digit or underscore touches it."""
+    """True if it counts only where no letter, digit or underscore touches it."""
 
 
 Cut = tuple[int, int, int | None]
