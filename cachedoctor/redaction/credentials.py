@@ -10,7 +10,7 @@ MustBe = Literal["any", "drawn", "no word", "unlike", "mnemonic"]
 
 
 class Context(msgspec.Struct, frozen=True):
-    """One place in which a secret stands."""
+    """One kind of place in which a secret occurs."""
 
     name: str
     needs: tuple[str, ...]
@@ -23,19 +23,19 @@ class Context(msgspec.Struct, frozen=True):
     """Which values are hidden: those that look drawn; those that are not word; all but words that say how something is
     (``password is required``); as many words as a wallet has."""
     yields: bool = False
-    """Whether another row that fits there is right, and this one is not."""
+    """True if another row that matches the same text takes precedence."""
     is_of_lines: bool = False
     """Whether it may continue in further lines."""
     is_late: bool = False
-    """Whether the shape of a credential says better what it is."""
+    """True if a credential that is known by its own shape takes precedence."""
     also: tuple[str, ...] = ()
-    """Texts one of which occurs as well; none: no other has to."""
+    """Texts, one of which must also occur; empty: no condition."""
     longest: int = 0
-    """Characters that are there without a blank, at least."""
+    """Minimum characters there without a space."""
 
 
 _L = r"(?<![A-Za-z0-9<])"
-"""After no letter of a word, nor in what stands for something hidden."""
+"""Not after a letter of a word, nor inside a placeholder for redacted text."""
 _QUOTE = r"[\"'`]"
 _VALUE = r"(?P<hide>(?:[^\s\"',;\\]|\\(?![\"'])){4,})"
 """A value up to its end; in JSON that is quoted once more, the end is an escaped quote."""
@@ -131,7 +131,7 @@ CONTEXTS = (
     Context("Windows home", ("users", "documents and"),
             r"\b[a-z]:(?:\\{1,2}|/)(?:users|documents and settings)(?:\\{1,2}|/)(?!<)(?P<hide>[^\\/'\"]+)", "<user>"),
 )  # fmt: skip
-"""In the order in which they count where two hide the same."""
+"""In order of priority if two patterns hide the same text."""
 
 
 class Credential(msgspec.Struct, frozen=True):
@@ -139,14 +139,14 @@ class Credential(msgspec.Struct, frozen=True):
 
     name: str
     begin: str
-    """Pattern of what it begins with, which stays visible: it says what the key opens."""
+    """Pattern of the visible prefix: it shows which service the key is for."""
     rest: str
-    """Pattern of what is hidden; bounded below only, and by its alphabet."""
+    """Pattern of the hidden part; only its minimum length and its alphabet are limited."""
     source: str
     must_be: Literal["any", "mixed", "drawn"] = "any"
-    """How ``rest`` must look where a word of a program may begin like this key: of more than small letters, or drawn."""
+    """Required form of ``rest`` if a program's word may begin like this key: not only lower-case letters, or random."""
     needs: tuple[str, ...] = ()
-    """Texts one of which occurs wherever it fits, where ``begin`` does not begin with one."""
+    """Texts, one of which occurs in every match, if ``begin`` does not start with a fixed text."""
 
 
 _W, _A, _H, _B = "[A-Za-z0-9_-]", "[A-Za-z0-9]", "[0-9A-Fa-f]", "[A-Za-z0-9+/_=-]"
@@ -324,4 +324,4 @@ CREDENTIALS = (
     _C("Intra 42", r"s-s4t2(?:ud|af)-", _H + r"{6,}", "gitleaks intra42-client-secret"),
     _C("Beamer", r"b_", r"[a-z0-9=_-]{40,}", "gitleaks beamer-api-token", "drawn"),
 )  # fmt: skip
-"""In the order in which they are tried; where two fit, the first one does."""
+"""In the order in which they are tried; if two match, the first one applies."""

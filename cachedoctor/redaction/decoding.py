@@ -23,7 +23,7 @@ _ENTITIES = {"quot": '"', "apos": "'", "amp": "&", "lt": "<", "gt": ">", "nbsp":
 _WIDE = 0xFEE0
 """From a full-width form to the character of ASCII."""
 _OTHER = "\ufffd"
-"""For a byte that is a part of a character: no letter of a key."""
+"""Replacement for a byte that is part of a character: not a letter of a key."""
 
 
 class DecodedText:
@@ -46,7 +46,7 @@ class DecodedText:
 
 
 def decoded(text: str) -> DecodedText | None:
-    """Return what ``text`` means where that is another text, else None.
+    """Return the decoded text if it differs from ``text``, else None.
 
     Takes time linear in its length.
     """
@@ -94,8 +94,8 @@ _CLASS |= dict.fromkeys("0123456789", "0")
 _HEX = late(r"(?:[0-9a-f]+|[0-9A-F]+)\Z")
 _WORD = late(r"[A-Z]?[a-z]+\d{0,4}\Z|[A-Z]+\d{0,4}\Z|\d*\Z")
 _OF_THREE = 20, 0.4
-"""Characters from which on letters of both cases with digits are random, and the least share of them that is of
-another class than the one before: 0.62 where each is drawn from 62, about 0.3 in names with capitals inside."""
+"""Length from which mixed-case letters with digits count as random, and the minimum share of characters whose class
+differs from the previous one: 0.62 if each is drawn from 62, about 0.3 in names with inner capitals."""
 _OF_TWO = 26, 0.28
 """The same of letters of one case with digits: 0.40 where each is drawn from 36."""
 _OF_LETTERS = 30, 0.42

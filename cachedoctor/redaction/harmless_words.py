@@ -50,9 +50,9 @@ _MODEL = late(r"/?[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,119}", re.ASCII)
 _FIELD = late(r"[A-Za-z][A-Za-z0-9_]{0,47}", re.ASCII)
 _PIECE = late(r"[A-Za-z0-9]+")
 _NAME = late(r"[A-Z]?[a-z]{1,20}\d{0,3}|(?:[A-Z][a-z]{2,12}){2,3}(?:[A-Z]{1,2})?\d?|[A-Z]{1,5}\d?", re.ASCII)
-"""A piece of a name of a model that no drawn one looks like: ``Qwen3``, ``DeepSeek``, ``GGUF``."""
+"""A part of a model name that does not look random: ``Qwen3``, ``DeepSeek``, ``GGUF``."""
 _SHORT, _SHORTS = 5, 14
-"""Characters of another piece, ``A3B``, ``8x7B``, and of all of them together."""
+"""Maximum characters of any other piece, ``A3B``, ``8x7B``, and of all such pieces together."""
 _NUMBER = late(r"20\d{6}|\d{1,6}", re.ASCII)
 """A day, or a version."""
 _DIGITS = 12

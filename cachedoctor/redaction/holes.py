@@ -12,13 +12,13 @@ from cachedoctor.redaction.known_words import ARCHITECTURES, CHAT_FORMATS, ENDPO
 from cachedoctor.redaction.stand_ins import StandInNames
 
 PLAIN = NUMBERS | {"x"}
-"""Kinds of holes that hold nothing but a number."""
+"""Kinds of placeholders that hold only a number."""
 DIGITS_MAX = 24
 """Characters of a number that a server prints; 64 bits have 20."""
 _TOKEN_OF = {"path": "path", "host": "host", "url": "url", "json": "json"}
 
 Keep = Callable[[bytes], "bytes | None"]
-"""What of a value may stay; None when it must become a token."""
+"""The part of a value that may be kept; None if it must become a token."""
 
 
 def _one_of(words: frozenset[bytes] | set[bytes]) -> Keep:
@@ -42,7 +42,7 @@ def _endpoint(raw: bytes) -> bytes | None:
 
 
 def _architecture(raw: bytes) -> bytes | None:
-    """Keep the longest known name in it: what the analysis wants to know is the family."""
+    """Keep the longest known name in it: the analysis needs only the family."""
     inside = [name for name in ARCHITECTURES if name in raw] if raw not in ARCHITECTURES else [raw]
     return max(inside, key=lambda name: (len(name), name), default=None)
 
@@ -147,7 +147,7 @@ _SENTENCE = late(
 
 
 def replaced(message: str, name: str, kind: str, raw: bytes, tokens: StandInNames) -> bytes:
-    """Return what is in the place of ``raw``, the value ``name`` of a message; numbers are not asked for."""
+    """Return the replacement of ``raw``, the value ``name`` of a message; numbers are not passed."""
     keep = _KEPT_IN.get((message, name)) or _HOLES_KEPT.get(name)
     if not raw.strip():
         return raw
@@ -213,7 +213,7 @@ _CACHED = late(rb"(?:\A| )\d{1,15} \Z")
 
 
 def replaced_in_program(name: str, kind: str, raw: bytes, tokens: StandInNames) -> bytes:
-    """Return what is in the place of ``raw``, the value ``name`` of a message; numbers are not asked for."""
+    """Return the replacement of ``raw``, the value ``name`` of a message; numbers are not passed."""
     known = _HOLES_PROGRAMS_KEPT.get(name)
     if known is not None and known.fullmatch(raw.strip()):
         return raw

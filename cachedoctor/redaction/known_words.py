@@ -43,7 +43,7 @@ TYPES = _words_known_words("""
     f16 f32 bf16 q4_0 q4_1 q5_0 q5_1 q8_0 q8_1 iq4_nl q2_K q3_K q4_K q5_K q6_K mxfp4 nvfp4 str u8 i8 u16 i16 u32 i32
     u64 i64 f64 bool
 """)
-"""Of tensors, and of metadata."""
+"""Types of tensors, and of metadata."""
 
 ARCHITECTURES = _words_known_words("""
     llama llama4 deci falcon grok gpt2 gptj gptneox mpt baichuan starcoder refact bert modern-bert nomic-bert
@@ -155,7 +155,7 @@ ALGORITHMS = _words_known_words_measured("""
     longcat_flash_mtp medusa mimo_mtp mlp_speculator mtp ngram ngram_gpu pangu_ultra_moe_mtp pard qwen3_5_mtp
     qwen3_next_mtp suffix unknown
 """)
-"""Of speculative decoding."""
+"""Algorithms of speculative decoding."""
 
 POLICIES = _words_known_words_measured("dfs-weight fcfs hrrn lof lpm priority random routing-key")
 """Orders in which SGLang admits requests."""
@@ -184,4 +184,4 @@ Request Timeout|Conflict|Payload Too Large|Request Entity Too Large|Unprocessabl
 Too Many Requests|Client Closed Request|Internal Server Error|Not Implemented|Bad Gateway|Service Unavailable
 Gateway Timeout|aux_miss|unservable_prefix
 """.replace(b"\n", b"|").strip(b"|").split(b"|"))  # fmt: skip
-"""Of statuses of HTTP, and why SGLang does not use what it fetched."""
+"""Phrases of HTTP statuses, and SGLang's reasons for not using fetched data."""

@@ -17,14 +17,14 @@ OTHER_FIELD = "cc_field"
 FIELDS = ("cch", "cc_version", "cc_entrypoint", OTHER_FIELD)
 """Fields of a billing header that are named; any other is called ``cc_field``."""
 _READ_MAX = 2000
-"""Characters of a text that the analysis reads; a bar after them is none to it."""
+"""Characters of a text that the analysis reads; later divergence bars are ignored."""
 _BEFORE = (
     "", *(f" {field}=" for field in FIELDS), " x-anthropic-billing-header:", " cc_version=0; behind it", " cch= 0",
 )  # fmt: skip
 _AFTER = (
     "", "a ", "0 ", "0:00 ", "a date ", "0a0a0a0a-0a0a ", "a0a0a0a0-a0a0 ", "0a0a0a ", "a0a0a0 ",
 )  # fmt: skip
-"""Beginnings of a value: none, a letter or a digit that a number may begin with, a time, UUIDs, random ids."""
+"""Ways in which a value may begin: empty, a letter or digit that may start a number, a time, UUIDs, random ids."""
 
 
 class Printed:
@@ -60,9 +60,9 @@ class Printed:
 
 
 OTHER = "other"
-"""The kind of a value that stands with its name in a line, and is not known."""
+"""The kind of a value that is in a line with its name, and is not known."""
 UNKNOWN = b"<line>"
-"""Stands for all that is not understood; it has no number, as there is no end of such lines."""
+"""Placeholder for all unrecognised text; not numbered, because such lines are unlimited."""
 _FUNCTION, _LIBRARY = b"function", b"init"
 _NAME = late(rb"(?<![^\s:])[^\s:]++(?=:)")
 _CALLER = rb"(?:[\w~]+(?:\(\))?: *)"
@@ -83,7 +83,7 @@ _PREFIX = late(
 
 _HEADER_FIELD = late(rb"(cch|cc_[a-z_]{1,32})=([^;\s\"\\]{1,128})")
 _HEADER = late(rb"(?:" + _HEADER_FIELD.pattern + rb"[; \",]*)+")
-"""A client's billing header: which of its values differ is what its reader wants to know."""
+"""A client's billing header: readers need to see which of its values differ."""
 
 
 class FieldSpan(NamedTuple):

@@ -62,7 +62,7 @@ from cachedoctor.redaction.secrets import hidden, parted, without_cut_words
 from cachedoctor.redaction.secrets_of_two import in_both
 
 _SIDE = 64
-"""Code points of a printed prompt that are shown on each side of the place where it parts from another."""
+"""Code points of a printed prompt shown on each side of its divergence from another prompt."""
 _LOOK = 4096
 """Code points of a value in which secrets are searched for: many more than are shown of it."""
 _PRINTED = late(
@@ -126,7 +126,7 @@ _TEXTS: dict[type, tuple[str, ...]] = {
     StatsRow: ("group",),
     TrialAnswer: ("place", "words", "a", "b"),
 }  # fmt: skip
-"""Fields with text that others wrote, and fields that hold such structs; all other text is ours, or a path."""
+"""Fields with text written by others, and fields with such structs; other text is cachedoctor's or a path."""
 
 
 class ShownReport(Report):
@@ -152,7 +152,7 @@ class _Sessions(Sequence[Session]):
 
 
 def report(found: Report) -> ShownReport:
-    """Return a report as it may be shown."""
+    """Return a report with everything redacted that must not be shown."""
     masked = mask(found)
     return ShownReport(**{**msgspec.structs.asdict(masked), "sessions": _Sessions(found.sessions)})
 
@@ -267,7 +267,7 @@ def _field(found: Any) -> Any:
 
 
 def _few(text: str) -> str:
-    """Leave of a printed prompt what stands next to the bar; secrets are hidden first, while they are whole."""
+    """Keep the text of a printed prompt next to the bar; secrets are hidden first, while they are complete."""
     found = _PRINTED.search(text)
     if found is None:
         return hidden(text)

@@ -22,7 +22,7 @@ from cachedoctor.redaction.decoding import changes, decoded, is_random, is_rando
 
 _WILD = "#?*"
 _PLAIN_LEAST = 3
-"""Characters of a pattern that are not wildcards: with fewer it would hide the report."""
+"""Minimum non-wildcard characters of a pattern: with fewer it would redact the whole report."""
 _LONGEST, _MOST = 200, 200
 _pattern: re.Pattern[str] | None = None
 
@@ -71,7 +71,7 @@ def _star(rest: str) -> str:
 _BAR = late(r" \| ([\w.-]+)", re.ASCII)
 """A server that prints where two prompts diverge may print its bar inside a key."""
 _LONG_WORD = late(r"(?<![A-Za-z0-9_.+/=~:$%!-])[A-Za-z0-9_.+/=~:$%!-]{8,}")
-"""What a credential that is known by its own shape is in."""
+"""A word that may contain a credential which is known by its own shape."""
 _DIGIT = late(r"\d", re.ASCII)
 _PIECE = late(r"[A-Za-z0-9]+")
 _JOINED = late(r"[A-Za-z0-9]+(?:[+/_=-]{1,2}[A-Za-z0-9]+)*")
@@ -81,9 +81,9 @@ _KINDS = {
     _BASE64: [late(kind) for kind in ("[a-z]", "[A-Z]", "[0-9]")],
     _HEX: [late(kind) for kind in ("[A-Fa-f]", "[0-9]")],
 }
-"""What occurs in those that are taken for keys."""
+"""Kinds of characters that must all occur in a string for it to be treated as a key."""
 _NEEDS: dict[str, set[str]] = {}
-"""What contexts need, by the word in it; most texts hold none of these."""
+"""Strings that contexts require, by their keyword; most texts contain none."""
 for _context in CONTEXTS:
     for _need in _context.needs:
         _NEEDS.setdefault(_need.rstrip("=:\"'`\\]").rstrip(), set()).add(_need)
@@ -94,7 +94,7 @@ _IDS = late(
 """Ids of answers and calls of tools are not secrets, and may be why prompts diverge."""
 _UUID = late(r"[0-9A-Fa-f]{1,12}(?:-[0-9A-Fa-f]{4}){1,3}-[0-9A-Fa-f]{4,12}")
 _EDGE = 6
-"""Characters of a part of a cut word that is hidden."""
+"""Minimum characters of a truncated word's part that is hidden."""
 _NO_SECRET = frozenset({
     "required", "incorrect", "wrong", "invalid", "missing", "not", "the", "set", "empty", "none", "null", "true",
     "false", "optional", "protected", "correct", "changed", "expired", "secret", "hidden", "also", "only", "used",
@@ -116,7 +116,7 @@ class Region(msgspec.Struct, frozen=True):
     end: int
     shown: str
     rest: str
-    """What stands for it in a further piece of a text, where it continues in one."""
+    """Its placeholder in a later piece of text, if the secret continues there."""
 
     def moved(self, by: int) -> Region:
         """Return where it is in a text that begins so many characters earlier."""
@@ -219,7 +219,7 @@ def merged(found: list[Region]) -> list[Region]:
 
 
 def _found(text: str, *, words: bool = True) -> Iterator[Region]:
-    """Find secrets by what stands around them, and, where ``words`` are read, by their own shape."""
+    """Find secrets by the text around them, and, if ``words`` are read, by their own shape."""
     for start, end in own_words(text):
         yield Region(start, end, "<hidden>", "<hidden>")
     low = text.lower()
@@ -251,7 +251,7 @@ def _may_be_key(word: str) -> bool:
 
 
 _CAPITALS = 16
-"""Letters of one case that are not word any more where they are capitals, or are joined."""
+"""Number of letters of one case that no longer count as a word if they are capitals, or joined."""
 
 
 @cache
@@ -333,8 +333,8 @@ def _credential(
 
 _MAY_BE_GLUED = late(r"[A-Za-z0-9][A-Za-z0-9_-]{20}")
 _GLUED_REST, _GLUED_LONG, _GLUED_SHARE = 12, 40, 0.15
-"""Characters that a key must have after its begin where a letter is in front (``tshpat_...``, but no ``task-1``);
-those from which on this share of them must be of another class than the one before."""
+"""Characters required after a key's prefix if a letter precedes it (``tshpat_...``, but not ``task-1``); and the length
+from which this share of characters must differ in class from the previous one."""
 _WORD_IN_SK = late(r"(?<![A-Za-z])(?:ta|di|ri|de|ma|a|hu|du|whi|fla|sub-?ta|multi-?ta)\Z", re.I)
 """Begin of a word that ends in ``sk``."""
 
@@ -421,7 +421,7 @@ def _drawn(text: str, start: int, end: int) -> Iterator[Region]:
 
 
 _WHOLE = 40
-"""Characters of a key with dashes in it that has no part long enough to tell."""
+"""Minimum characters of a key with dashes whose parts are all too short to judge."""
 
 
 def _is_drawn_whole(pieces: list[str]) -> bool:

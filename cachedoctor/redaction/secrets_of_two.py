@@ -1,4 +1,4 @@
-"""Hides the secrets of two texts that begin alike, where parts of both are shown.
+"""Hides the secrets of two texts with a common prefix, if parts of both are shown.
 
 A secret that lies across the end of what is shown, or across the place where the texts part, is hidden in both.
 """
@@ -15,9 +15,9 @@ from cachedoctor.redaction.decoding import is_word
 from cachedoctor.redaction.secrets import Region, merged, regions
 
 _PART = 8
-"""Characters of a secret that are hidden wherever they stand."""
+"""Characters of a secret that are hidden wherever they occur."""
 _GOES_ON = late(r"[\w+/=.~:$%!@-]{0,4096}", re.ASCII)
-"""The rest of a key that the other text has as well, as far as they agree."""
+"""The rest of a key that also occurs in the other text, up to the first difference."""
 _INSTEAD = "<key>"
 Span = tuple[int, int]
 
@@ -28,7 +28,7 @@ class MaskedPair(msgspec.Struct, frozen=True):
     a: list[str]
     b: list[str]
     parts: frozenset[str]
-    """Every part of a secret of them that has ``_PART`` characters."""
+    """Every part of their secrets with at least ``_PART`` characters."""
 
     def without_parts(self, text: str) -> str:
         """Hide parts of the secrets in a text that quotes the two."""

@@ -10,7 +10,7 @@ from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.knowledge.texts import common_prefix
 
 _NUMBERED = 1 << 16
-"""Secrets that are numbered; later ones are named by a keyed hash, so that a log of any size takes the same memory."""
+"""Maximum numbered secrets; later ones are named by a keyed hash, so that a log of any size takes the same memory."""
 _LETTERS = b"ghkpqvwxz"
 """Letters of such a name: no digits and no vowels, so that it is not a number, no date and no word."""
 _LENGTH = 12
@@ -44,16 +44,16 @@ class StandInNames:
 _PROMPTS = 256
 _CHARACTERS = 16 << 20
 _FILLER = "*"
-"""Nothing that the header begins with: else a stand-in would have that in common with it."""
+"""Different from the header's first characters; otherwise a stand-in would share them."""
 _OTHERS = "abcdefghijklmnopqrstuvwyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-"""Characters that tell a stand-in from earlier ones where the prompts diverge."""
+"""Characters that distinguish a stand-in from earlier ones where the prompts diverge."""
 _HEADER = late("x-anthropic-billing-header:?")
 _HEAD = 8192
-"""Characters in which that header is one."""
+"""Characters at the start of a prompt within which that header is real."""
 
 
 class StandIns:
-    """The latest prompts of a log, and what stands for them in the redacted one."""
+    """The latest prompts of a log, and their replacements in the redacted log."""
 
     def __init__(self) -> None:
         self._recent: deque[tuple[str, str]] = deque()
