@@ -11,8 +11,8 @@ SAMPLED = (
     7710, 7827, 7964, 8156, 8352, 8353, 8672, 8929, 9093, 9294, 9538, 9713, 9873, 10068, 10229, 10566, 10809, 11063,
     11549,
 )  # fmt: skip
-"""Builds whose sources or binaries were read. A wording first seen in one of them may be as old as the one before it,
-plus 1."""
+"""Builds whose sources or binaries were read. A message first seen in one of these may date from the build after the
+one before it."""
 
 NEWEST = SAMPLED[-1]
 
@@ -24,8 +24,9 @@ LOGS_REDUCED_AGAIN = 9873
 
 
 RELEASES = {(0, 6, 0): 11429, (0, 7, 0): 11669, (0, 9, 0): 12110}
-"""Builds of the releases with a version of their own, as far as known: others are 0.1.0 (about b10470) to 1.0.0.
-``version: 0.6.0-dev (build 11457, commit 5ad1c5da0)`` lies between two of them, and only its number says where."""
+"""Builds of the releases with a version of their own, as far as known; the other releases are 0.1.0 (about b10470) to
+1.0.0. ``version: 0.6.0-dev (build 11457, commit 5ad1c5da0)`` lies between two of them, and only its number says
+where."""
 
 _RELEASE = late(r"v?(\d{1,3})\.(\d{1,3})\.(\d{1,4})", re.ASCII)
 _NUMBER = late(r"b?(\d{1,7})", re.ASCII)
@@ -40,7 +41,7 @@ def number(text: str) -> int | None:
 
 
 def is_release(text: str) -> bool:
-    """Whether ``v1.0.0`` or ``1.0.0`` is there, known or not."""
+    """Whether a text is ``v1.0.0`` or ``1.0.0``, known or not."""
     return _RELEASE.fullmatch(text) is not None
 
 
@@ -84,19 +85,19 @@ HYBRID = (
 """Beginnings of architectures with layers that hold a state instead of keys and values (gated delta nets, Mamba, short
 convolutions) beside attention."""
 RECURRENT = ("Mamba", "FalconMamba", "RWKV")
-"""Those with nothing but such layers."""
+"""Beginnings of architectures that have only such layers."""
 
 SLIDING = (
     "Gemma2", "Gemma3", "Gemma4", "GptOss", "Cohere2", "Exaone4", "Olmo3", "MiMoV2", "DeepseekV4", "Step3p5",
 )  # fmt: skip
-"""Beginnings of architectures some of whose attention layers see the last tokens only."""
+"""Beginnings of architectures some of whose attention layers see only the last tokens."""
 
 
 def is_sliding(architecture: str) -> bool:
-    """Whether the model has layers with a sliding window beside others; False for a name that says nothing."""
+    """Whether the model has layers with a sliding window beside others; False for an unknown name."""
     return architecture.startswith(SLIDING)
 
 
 def is_hybrid(architecture: str) -> bool | None:
-    """Whether the model keeps states beside keys and values; None for a name that says nothing."""
+    """Whether the model keeps states besides keys and values; None for an unknown name."""
     return True if architecture.startswith((*HYBRID, *RECURRENT)) else None

@@ -16,14 +16,14 @@ from cachedoctor.model import ClientSetting
 
 
 class HabitSetting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One setting that stops a habit: a variable, a place in a file, or either."""
+    """One setting that stops a habit: a variable, a key in a file, or either."""
 
     variable: str | None = None
     value: str | None = None
-    """None: the variable must not be set."""
+    """None if the variable must not be set."""
     file: str | None = None
     key: str | None = None
-    """Its place in the file, by dots."""
+    """Its key in the file, by dots."""
 
 
 class Habit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -41,21 +41,21 @@ class Habit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Threads, changelogs and source files that prove it."""
     commands: list[str] = []
     settings: list[HabitSetting] = []
-    """What the commands do, where each of them can stand."""
+    """What the commands set: variables with their values, and the file that can hold each setting instead."""
     kinds: list[str] = []
-    """Kinds of difference that it shows as."""
+    """Kinds of difference that it causes."""
     fields: list[str] = []
     """What varies in it; empty: anything."""
     text: str = ""
     """Regular expression of text in a message, which must hold the first difference; empty: any text."""
     own: bool = False
-    """Nobody else writes ``text``."""
+    """True if no other client writes ``text``."""
     printed: str = ""
-    """Regular expression of the text around the bar of an ``old:`` / ``new:`` pair."""
+    """Regular expression of the text around the ``|`` marker of an ``old:`` / ``new:`` pair."""
     hint: bool = False
-    """Worth a word of advice, but not named as the cause."""
+    """True if it is worth a word of advice, but is not named as the cause."""
     dated: bool = False
-    """Named only where the prompt shows a version older than ``fixed``."""
+    """True if it is named only when the prompt shows a version older than ``fixed``."""
     fixed: str | None = None
     """The version that no longer does it; None where none is known."""
 
@@ -77,7 +77,7 @@ class _Table(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class KnownHabit(NamedTuple):
-    """A habit and whose it is."""
+    """A habit and its client."""
 
     client: Client
     habit: Habit
@@ -182,7 +182,7 @@ def _says(client: Client, heads: list[str]) -> bool:
 
 
 def _of_version(k: KnownHabit, heads: list[str]) -> bool:
-    """Whether the version that the prompts show, if they show one, still does it."""
+    """Whether the version that the prompts show, if any, still has the habit."""
     if k.habit.fixed is None or not k.client.version:
         return not k.habit.dated
     shown = [found[1] for head in heads if (found := _compiled(k.client.version).search(head))]

@@ -68,7 +68,7 @@ def is_program(word: str) -> bool:
 
 
 def engine_of(line: str) -> str | None:
-    """Which server a command line starts, as sessions name it; None where that is not to be seen."""
+    """Server that a command line starts, named as in sessions; None if the command line does not show it."""
     other = _OTHERS.search(line)
     if other is not None:
         return other.lastgroup
@@ -195,7 +195,7 @@ def _options(words: list[str]) -> Iterator[GivenOption]:
 
 
 def read_value(option: Option, text: str) -> Value:
-    """Return the value as the server reads it; None for what is no such value (``$N`` of a script)."""
+    """Return the value as the server reads it; None for an invalid value (``$N`` of a script)."""
     if option.kind == "text":
         return text
     if option.kind == "switch":
@@ -207,7 +207,7 @@ def read_value(option: Option, text: str) -> Value:
 
 
 def settings(given: list[GivenOption]) -> dict[str, bool | int | float | str]:
-    """Facts about the server that the options say, under the names that the log's own lines have, too.
+    """Facts about the server that the options show, under the names that the log's own lines have, too.
 
     Units as there: ``cache_ram_mib`` in MiB (-1: no limit), ``n_ctx`` in tokens, ``n_slots`` only where it is certain.
     """
@@ -248,7 +248,7 @@ LM_STUDIO = {"parallel": "Max Concurrent Predictions", "ctx_size": "Context Leng
 """Key of an option of llama-server -> setting of LM Studio's model loader."""
 
 LM_STUDIO_FIELD = "in LM Studio's advanced load parameters, as llama.cpp parameters (from September 2026 on)"
-"""Where all other options go."""
+"""Where all other options are set."""
 
 LM_STUDIO_OLD = "LM Studio before September 2026 has no setting for {options}"
 
@@ -278,18 +278,18 @@ FASTER: dict[Launcher, str] = {
     "jan": "more GPU Layers, a larger uBatch Size",
     "ollama": "more layers on the GPU",
 }
-"""What makes prompts faster, as its settings call it; elsewhere they are options of llama-server."""
+"""What makes prompts faster, in the words of the launcher's settings; other launchers use llama-server options."""
 
 FIXED_LOG: dict[Launcher, str] = {"lm-studio": "LM Studio"}
 """Launchers whose users set no variable and no level of llama.cpp's log."""
 
 HANDS_ON: dict[Launcher, str] = {"ollama": "ollama serve", "jan": "Jan"}
-"""Launchers that give their own environment, or variables of a setting, to the llama-server that they start, by what to
-start again (ollama, llm/llama_server.go: ``cmd.Env = os.Environ()``; https://github.com/ollama/ollama/pull/18265)."""
+"""What to restart, by launcher: these pass their own environment, or variables of a setting, to the llama-server they
+start (ollama, llm/llama_server.go: ``cmd.Env = os.Environ()``; https://github.com/ollama/ollama/pull/18265)."""
 
 NAMES = {
     "shell": "a shell", "docker": "docker run", "compose": "docker compose", "systemd": "systemd",
     "kubernetes": "Kubernetes", "llama-swap": "llama-swap", "ollama": "ollama", "lm-studio": "LM Studio",
     "jan": "Jan",
 }  # fmt: skip
-"""Launchers as people call them."""
+"""Names of the launchers in texts."""

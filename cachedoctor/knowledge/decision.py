@@ -15,16 +15,17 @@ N_UBATCH = 512
 EVERY = 8192
 """Tokens between checkpoints during a long prompt (b8352 to b9294), and the least distance from b9873 on."""
 LEAST = 64
-"""Tokens that the first checkpoint covers at least, and the least distance, until the user's turns came into it."""
+"""Minimum tokens of the first checkpoint, and minimum distance, in builds before user turns placed checkpoints."""
 USER_STEP = 256
 """Least distance from b9538 to b9713."""
 
 FRAME = 24
-"""Tokens that a template writes around a message: all its prompts share so much, and so much comes after any turn."""
+"""Tokens that a template writes around a message: all its prompts share this many, and this many follow any turn."""
 SIMILAR = 0.1
 """Share of a prompt that a slot must hold to be chosen for it, by default (b6628 and newer)."""
 MAX_TURN = 1024
-"""Tokens that a turn may add to a short conversation; a long one may grow by half. More is taken for a new one."""
+"""Maximum tokens that a turn adds to a short conversation; a long one may grow by half. A larger prompt is treated as a
+new one."""
 MIN_TURN = 16
 """Tokens that a turn adds at least: the end of the reply, a message, the opening of the next reply. Prompts of nearly
 the same length are more likely requests that have nothing to do with each other."""
@@ -90,7 +91,7 @@ class HeldState(msgspec.Struct, frozen=True):
     saved: Sequence[Saved] = ()
     """Checkpoints, the newest first."""
     window: int = 0
-    """Of sliding-window memory, tokens; else 0."""
+    """Window of sliding-window memory in tokens; else 0."""
 
 
 class Decision(NamedTuple):
@@ -101,15 +102,15 @@ class Decision(NamedTuple):
     threshold: int
     """Position before which the memory, or a checkpoint, must begin."""
     searched: bool
-    """A checkpoint was needed."""
+    """True if a checkpoint was needed."""
     taken: Saved | None = None
     """The checkpoint that was restored."""
     cleared: bool = False
-    """The memory could not be cut where reuse had to end, and was cleared (from b9294 on the process ends)."""
+    """The memory could not be truncated where reuse had to end, and was cleared (from b9294 on the process ends)."""
 
 
 CHANGES = (5456, 6180, 6751, 7079, 8156, 8352, 8672, 8929, 9294, 9538, 9713)
-"""Builds from which on ``decide`` gives other answers."""
+"""Builds from which ``decide`` gives other answers."""
 
 
 def representatives(build: int | None, low: int | None, high: int | None) -> list[int]:

@@ -14,9 +14,9 @@ class EngineFacts(msgspec.Struct, frozen=True):
     """An engine whose log has measurements instead of requests."""
 
     name: str
-    """As sessions, commands, images and the names of counters have it: ``vllm``."""
+    """Identifier used in sessions, commands, image names and counter names: ``vllm``."""
     title: str
-    """As it writes itself: ``vLLM``."""
+    """Its name in its own spelling: ``vLLM``."""
     starts: str
     """Pattern of what starts it in a command line."""
     rules: str
@@ -37,7 +37,7 @@ class EngineFacts(msgspec.Struct, frozen=True):
     """Its word for the prefix cache."""
     cache_setting: SettingName
     cache_option: str
-    """Option that says whether the cache is on."""
+    """Option that switches the cache on or off."""
     block_setting: SettingName
     block_option: str
     block_default: int
@@ -45,7 +45,7 @@ class EngineFacts(msgspec.Struct, frozen=True):
     block_sizes: tuple[int, ...]
     """Tokens of a block that it takes on any hardware, the largest first."""
     rates_hint: str
-    """When its lines print a hit rate that they lack otherwise; empty where that does not occur."""
+    """When it prints a hit rate that its lines lack otherwise; empty if that never happens."""
     usage_option: str
     """Option with which responses say how many tokens were reused."""
     omits_zero_usage: bool
@@ -55,9 +55,10 @@ class EngineFacts(msgspec.Struct, frozen=True):
     tokenizes_chats: bool
     """``/tokenize`` takes a chat request."""
     metrics_hint: str
-    """What its page of counters needs; empty where it is always there."""
+    """What its /metrics page needs; empty where the page is always available."""
     session_fields: tuple[str, ...]
-    """Fields of a body that name the session which the cache keeps it for; empty where there are no such sessions."""
+    """Body fields that name the session for which the cache keeps the prompt; empty where there are no such
+    sessions."""
 
 
 ENGINES = {
@@ -117,7 +118,7 @@ ENGINES = {
         ),
     )
 }
-"""By name."""
+"""Engines by name."""
 PATTERN = "|".join(ENGINES)
 """Pattern of any of their names."""
 _TITLES = [facts.title for facts in ENGINES.values()]
@@ -139,7 +140,7 @@ PRINTING = frozenset(_PRINTING.split())
 
 
 def title(name: str) -> str:
-    """Return an engine as it writes itself: ``vLLM`` of ``vllm``."""
+    """Return the name of an engine in its own spelling: ``vLLM`` for ``vllm``."""
     return ENGINES[name].title if name in ENGINES else name
 
 

@@ -1,4 +1,4 @@
-"""Libraries that only some commands need, and how to add them to the copy of cachedoctor that runs."""
+"""Libraries that only some commands need, and how to add them to the installed copy of cachedoctor."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 INDEX_NAME: str | None = None
-"""Name under which a package index offers cachedoctor. None: no index does, and no text may name it to users.
+"""Name under which a package index offers cachedoctor. None: no index offers it, and texts for users must not name one.
 
 When a release is uploaded, set it here; README's section "Install it" is the other text that changes.
 """

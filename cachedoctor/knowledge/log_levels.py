@@ -85,7 +85,7 @@ class LevelRestart(msgspec.Struct):
     """None when no option of these builds helps."""
     shows: list[Want]
     text: str
-    """That prompts will be in the log; what these builds cannot show, and from which one on it can be shown."""
+    """Warns that prompts will be in the log, and lists what these builds cannot show and which build can."""
 
 
 _TRACE = OptionChange("--verbosity", "4")

@@ -47,7 +47,7 @@ class Option(msgspec.Struct, frozen=True):
 
     key: str
     names: tuple[Name, ...]
-    """Of the command line, the best to advise first; those that switch off are in ``off``."""
+    """Spellings on the command line, the preferred one first; those that switch off are in ``off``."""
     kind: Literal["switch", "number", "text"] = "switch"
     off: tuple[Name, ...] = ()
     env: tuple[Name, ...] = ()
@@ -157,7 +157,7 @@ PARALLEL = Option(
     "parallel", _names(None, "--parallel", "-np"), "number", env=_names(None, "LLAMA_ARG_N_PARALLEL"),
     defaults=((None, 1), (7551, -1)),
 )  # fmt: skip
-"""-1 is 4 slots with unified KV; b7079 to b7376 take a 1 without -kvu for that, too."""
+"""-1 means 4 slots with unified KV; b7079 to b7376 treat 1 without -kvu the same way."""
 CTX_SIZE = Option(
     "ctx_size", _names(None, "--ctx-size", "-c"), "number", env=_names(None, "LLAMA_ARG_CTX_SIZE"),
     defaults=((None, 4096), (7551, None), (7710, 0)),
@@ -279,8 +279,8 @@ NEVER = {
         "its value is a number of tokens (default 8192), not a number of batches as in the draft",
     )
 }
-"""Names that no build ever had, passed on from drafts of pull requests, what was meant (PR #20087), and what else
-differs."""
+"""Option names from drafts of pull requests that no build ever had, the intended option (PR #20087), and other
+differences."""
 
 INSTEAD = {
     "checkpoint_every": "llama-server places checkpoints at user messages automatically; --checkpoint-min-step "
@@ -289,8 +289,8 @@ INSTEAD = {
 """What took the place of a removed option that has no other name, for the builds after it."""
 
 READ_BOTH_WAYS = 7376
-"""From here on a switch and its switch-off are one option, whose variable is read as off, too. Before, a variable that
-said off did nothing."""
+"""From here on a switch and its negation are one option; an off value of its variable is respected, too. Before, a
+variable that said off did nothing."""
 
 UNREAD_ENV = {"LLAMA_ARG_KV_SPLIT", "LLAMA_ARG_NO_CONTEXT_SHIFT", "LLAMA_ARG_NO_ENDPOINT_SLOTS"}
-"""Variables whose value says the opposite of their option, or whose sense is not certain: their value is not read."""
+"""Variables whose value inverts their option, or whose meaning is uncertain: their value is not read."""

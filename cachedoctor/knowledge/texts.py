@@ -75,19 +75,19 @@ def common_prefix(a: _Text, b: _Text) -> int:
 
 
 _PIECE = late(rb"(?s)(.{24,}?[\n.;}e7\x81\x8f\x9c\xa5\xb3])|.++")
-"""At least 24 bytes up to one that is common in texts, code, numbers and UTF-8: some 35 bytes, which unrelated texts
-seldom have in common. What is left without one is taken at once: no piece begins in it."""
+"""A piece is at least 24 bytes and ends at a byte common in texts, code, numbers and UTF-8: about 35 bytes, which
+unrelated texts seldom share. Remaining text without such a byte is skipped at once: no piece begins in it."""
 _MOST = 1 << 20
-"""Pieces that are remembered: some 35 MB of text; what comes later is found in these alone."""
+"""Pieces that are remembered: about 35 MB of text; later text is compared with these only."""
 
 
 class Repeat(msgspec.Struct, frozen=True):
     """What a text has in common with earlier ones."""
 
     length: int
-    """Bytes that was in any of them."""
+    """Bytes that occur in any of them."""
     owner: int | None
-    """Index of the one that has most of it, the latest where several have as much; None where none has any."""
+    """Index of the text that contains most of it, the latest one on a tie; None if no text contains any."""
 
 
 def _cut(text: bytes, start: int = 0) -> list[bytes]:
@@ -100,11 +100,11 @@ def pieces(text: bytes) -> dict[int, int]:
 
 
 class Repeats:
-    """The texts so far."""
+    """The texts so far, by their pieces."""
 
     def __init__(self) -> None:
         self._owners: dict[int, int] = {}
-        """Of every piece the latest text that had it."""
+        """For every piece the latest text that contained it."""
         self._count = 0
 
     def of(self, text: bytes, start: int = 0) -> Repeat:
