@@ -70,4 +70,4 @@ SIGNS: dict[SignName, Sign] = {
 OF_LOSS = frozenset(name for name, sign in SIGNS.items() if sign.of_loss)
 MARKS_OF_LOSS = frozenset(name for name, sign in SIGNS.items() if sign.is_mark and sign.of_loss)
 MARKS_ALONE = frozenset(name for name, sign in SIGNS.items() if sign.is_mark and not sign.of_loss)
-"""Marks for which a rule may be evaluated although the request lost nothing."""
+"""Marks that make a rule apply although the request lost nothing."""
