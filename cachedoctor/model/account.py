@@ -45,7 +45,7 @@ class Account(msgspec.Struct):
     """Requests whose prompt length or reuse the log does not show."""
     prompt_tokens: Long
     entries: list[AccountEntry]
-    """By row and kind, in the order of the rows and the most tokens first."""
+    """Entries by row and kind, in the order of the rows, the most tokens first."""
 
 
 ClientBy = Literal["session", "user", "salt", "system_prompt", "route", "address", "other", "unknown"]
@@ -76,4 +76,4 @@ class ClientAccount(msgspec.Struct):
     """Requests whose prompt length or reuse is unknown."""
     prompt_tokens: Long
     entries: list[AccountEntry]
-    """By row and kind, in the order of the rows and the most tokens first."""
+    """Entries by row and kind, in the order of the rows, the most tokens first."""

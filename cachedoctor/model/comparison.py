@@ -91,7 +91,7 @@ class FindingSide(msgspec.Struct):
 
 
 class FindingChange(msgspec.Struct):
-    """What became of a finding."""
+    """How a finding changed from BEFORE to AFTER."""
 
     change: Change
     """came, stayed, went; hidden: AFTER could not have shown it; revealed: BEFORE could not."""

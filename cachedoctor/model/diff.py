@@ -40,7 +40,7 @@ class KnownClient(msgspec.Struct):
     """A program that is known to write what differs there (docs/clients.md)."""
 
     title: Text
-    """How people call it: ``Claude Code``."""
+    """Its usual name: ``Claude Code``."""
     habit: Text
     """Its row in the table: ``claude-code/billing-header``."""
     writes: Text
@@ -68,7 +68,7 @@ class Side(msgspec.Struct):
     """One of the two prompts in numbers."""
 
     path: Text
-    """As given, with #N for one of many; <stdin> is the standard input."""
+    """Path as given, with #N for one of many; <stdin> is the standard input."""
     kind: Annotated[str, msgspec.Meta(extra_json_schema={"contract": {"enum": _INPUTS}})]
     chars: Long
     """Code points of the rendered prompt."""

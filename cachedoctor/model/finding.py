@@ -63,7 +63,7 @@ class Remedy(msgspec.Struct):
     settings: list[ClientSetting] = msgspec.field(default_factory=list)
     """What it changes in a client. Added after the first release of v1: may be missing."""
     purpose: Literal["fix", "depends", "look"] = "fix"
-    """Whether it fixes the cause, helps or costs depending on what its text says, or only shows more of the cause.
+    """Whether it fixes the cause, helps or costs depending on conditions in its text, or only shows more of the cause.
     Added after the first release of v1: may be missing."""
     replay: OptionReplay | None = None
     """What the replay shows of the options; None where they were not tried. Added after the first release of
@@ -86,8 +86,8 @@ class RuledOut(msgspec.Struct):
     name: Name
     why: str
     likelihood: Share | None = None
-    """How likely it is the cause, 0 to 1, where the log leaves it open and its lines show. Added after the first
-    release of v1: may be missing."""
+    """How likely it is the cause, 0 to 1, if the log leaves it open and its lines show a likelihood. Added after the
+    first release of v1: may be missing."""
 
     @property
     def label(self) -> str:
@@ -165,7 +165,7 @@ class Finding(msgspec.Struct):
     """Look-alikes that the log leaves open, and why. Added after the first release of v1: may be missing."""
 
     def __post_init__(self) -> None:
-        """Tell what is left open from what is excluded, in reports of older versions as well."""
+        """Set ``still_possible`` from ``ruled_out`` if it is missing, as in reports of older versions."""
         if not self.still_possible:
             left = [other for other in self.ruled_out if other.is_open]
             self.still_possible = [replace(other, why=other.why.partition(": ")[2]) for other in left]
@@ -292,7 +292,7 @@ class Verdict(msgspec.Struct, frozen=True, gc=False):
 
 
 NO_VERDICT = Verdict()
-"""Of a request that nobody says anything about."""
+"""The verdict on a request that no rule says anything about."""
 
 
 class Judged(msgspec.Struct, frozen=True, gc=False):

@@ -117,7 +117,7 @@ class OptionChange(msgspec.Struct, frozen=True):
     """One option of a server, set or left out."""
 
     name: str
-    """As this build calls it, the long name: ``--cache-ram``; of a variable: ``LLAMA_SERVER_SLOTS_DEBUG``."""
+    """The long name in this build: ``--cache-ram``; for a variable: ``LLAMA_SERVER_SLOTS_DEBUG``."""
     value: str | None = None
     """None for a switch, and for an option that is left out."""
     remove: bool = False
@@ -142,7 +142,7 @@ class ClientSetting(msgspec.Struct, frozen=True):
     """One setting of a program that sends prompts."""
 
     client: str
-    """As people call it: ``Claude Code``."""
+    """Its usual name: ``Claude Code``."""
     variable: str | None = None
     """Environment variable of the client."""
     value: str | None = None

@@ -111,9 +111,9 @@ class KvEvents(msgspec.Struct):
     emptied: Amount = 0
     """Stored again after the cache had been emptied, or the server started again."""
     changed: Amount = 0
-    """The same block had been stored after another beginning: the client changed something before it."""
+    """The same block had been stored after another prefix: the client changed something before it."""
     salted: Amount = 0
-    """The same text from its beginning on had been stored under another salt, adapter or image."""
+    """The same text, including its prefix, had been stored under another salt, adapter or image."""
     routed: Amount = 0
     """Another engine had stored the same."""
     present: Amount = 0

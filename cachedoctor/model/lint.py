@@ -1,4 +1,4 @@
-"""What ``cachedoctor lint`` says of request bodies, and of a chat template."""
+"""The result of ``cachedoctor lint`` for request bodies, and for a chat template."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class LintError(msgspec.Struct):
     advice: list[Advice]
     """What to do about it, the most specific first."""
     client: KnownClient | None = None
-    """Whose doing it is, where the prompts prove it."""
+    """Client that writes it, if the prompts prove it."""
     answered_tokens: Amount | None = None
     """Prompt tokens as the server counted them, by its answer; None where the recording has none."""
     answered_reused: Amount | None = None

@@ -54,10 +54,10 @@ class Mark(msgspec.Struct, gc=False):
 
 
 class Part(msgspec.Struct):
-    """A piece of a line, and what it says."""
+    """A piece of a line, and its meaning."""
 
     text: str
-    """As printed in the line."""
+    """Text as printed in the line."""
     meaning: str
 
 

@@ -83,7 +83,7 @@ class PrefillBatch(msgspec.Struct, gc=False):
     """Requests."""
     pending_tokens: Amount | None = None
     continues: bool | None = None
-    """It continues the prompt that the batch before could not finish, so that it reuses nothing by itself."""
+    """It continues the prompt that the previous batch could not finish, so it reuses nothing itself."""
     whole: bool = False
     """It holds exactly one complete request: prompt = new_tokens + cached_tokens, up to a page."""
 
@@ -161,7 +161,7 @@ class BatchPeriod(msgspec.Struct, gc=False, tag_field="unit", tag="batch"):
     last_line: LineNumber
     batches: Count = 0
     seqs: Count = 0
-    """Requests admitted, as far as batches can be told apart from their continuations; no probes."""
+    """Requests admitted, as far as batches can be distinguished from their continuations; no probes."""
     new_tokens: Long = 0
     """Tokens computed."""
     cached_tokens: Long = 0
@@ -172,13 +172,13 @@ class BatchPeriod(msgspec.Struct, gc=False, tag_field="unit", tag="batch"):
     Probes are none of them.
     """
     cold: Count = 0
-    """Of these, those that reused nothing."""
+    """Those of them that reused nothing."""
     cached_least: Amount | None = None
     """Fewest reused tokens of any complete request after the first."""
     cached_most: Amount | None = None
     """Most reused tokens of any complete request after the first."""
     best_share: Share | None = None
-    """The largest part of its own prompt that one of them reused."""
+    """Largest reused share of its own prompt among these requests."""
     whole_tokens: Long = 0
     """Prompt tokens of all whole requests."""
     whole_cached: Long = 0
@@ -188,13 +188,13 @@ class BatchPeriod(msgspec.Struct, gc=False, tag_field="unit", tag="batch"):
     largest_prompt: Amount | None = None
     """Tokens of the longest whole request."""
     full_new_tokens: Long = 0
-    """Of new_tokens, those of batches with a token_usage of FULL or more."""
+    """The part of new_tokens in batches with a token_usage of FULL or more."""
     full_cached_tokens: Long = 0
-    """Of cached_tokens, those of batches with a full KV pool."""
+    """The part of cached_tokens in batches with a full KV pool."""
     states_new_tokens: Long = 0
-    """Of new_tokens, those of batches with a mamba_usage of STATES_FULL or more."""
+    """The part of new_tokens in batches with a mamba_usage of STATES_FULL or more."""
     states_cached_tokens: Long = 0
-    """Of cached_tokens, those of batches with a full pool of states."""
+    """The part of cached_tokens in batches with a full pool of states."""
     bursts: Count = 0
     """Batches of BURST new requests or more that reused nothing."""
     burst_seqs: Count = 0
@@ -234,7 +234,8 @@ class Bucket(msgspec.Struct):
 
 
 class Counters(msgspec.Struct):
-    """Counters of one engine between two dumps of /metrics, or since the start of the server. Tokens, if not said."""
+    """Counters of one engine between two dumps of /metrics, or since the start of the server. Numbers are tokens unless
+    stated otherwise."""
 
     path: str
     """The later dump."""
@@ -248,7 +249,7 @@ class Counters(msgspec.Struct):
     looked_up: Amount | None = None
     """Prompt tokens that were looked up in the prefix cache."""
     reused: Amount | None = None
-    """Of these, tokens that were found."""
+    """Tokens of these that were found."""
     prompt_tokens: Amount | None = None
     """Prompt tokens of all requests, reused ones included."""
     computed: Amount | None = None
@@ -266,7 +267,8 @@ class Counters(msgspec.Struct):
     cached_external: Amount | None = None
     """Prompt tokens that came from a cache beside it, by their source."""
     cached_by_tier: dict[str, Amount] = msgspec.field(default_factory=dict)
-    """Reused prompt tokens by the memory that they were found in, as the server calls it; empty where it does not say.
+    """Reused prompt tokens by the memory that they were found in, as the server calls it; empty if it does not report
+    it.
 
     ``device``, ``host``, ``disk``, ``p2p``, ``external_unspecified`` of vLLM 0.32; ``device``, ``host`` and ``storage``
     of SGLang 0.5.9.
@@ -287,7 +289,7 @@ class AgentClaim(msgspec.Struct, frozen=True):
     by: str
     """``Claude Code``, ``Copilot``, ``the provider``."""
     reason: str
-    """As it is written: ``tools_changed``."""
+    """Reason as it is written: ``tools_changed``."""
     tokens: int | None = None
     """Tokens not reused for this reason."""
 
@@ -336,7 +338,8 @@ class AgentVerdict(msgspec.Struct):
 
 
 class Answer(msgspec.Struct):
-    """What one response says of its request, in tokens; or, without them, what a logged prompt shares with others."""
+    """What one response shows of its request, in tokens; or, without token counts, what a logged prompt shares with
+    others."""
 
     prompt_tokens: Amount | None
     """Prompt tokens including reused ones, whatever the endpoint prints."""
@@ -361,10 +364,10 @@ class Answers(msgspec.Struct):
 
     path: str
     source: str
-    """``responses``: given beside the log; ``log``: the server logged them."""
+    """``responses``: given with the log; ``log``: the server logged them."""
     requests: Count = 0
     told: Count = 0
-    """Of these, those that say how much was reused; the sums are over them."""
+    """Responses of these that show how much was reused; the sums are over them."""
     prompt_tokens: Amount = 0
     """Prompt tokens including reused ones, whatever the endpoint prints."""
     cached_tokens: Amount = 0
@@ -398,9 +401,10 @@ class SentBodies(msgspec.Struct):
     endless: int | None
     """Of ``shared``, the part in whole blocks."""
     kept: int | None
-    """Of these, what a cache of the logged size still had; None where its size, or how long a token is, is unknown."""
+    """The part of these blocks that a cache of the logged size still held; None if its size, or the length of a token,
+    is unknown."""
     repeated: int
-    """Text after a difference that an earlier body with another beginning contains."""
+    """Text after a difference that an earlier body contains after another prefix."""
     changed: int
     """Bodies that consist mostly of such text."""
     salted: int

@@ -22,7 +22,7 @@ Between = tuple[int, int | None]
 
 
 class Progressed(msgspec.Struct, gc=False, frozen=True):
-    """How far a prompt was."""
+    """How much of a prompt was processed."""
 
     tokens: int
     """Tokens of the prompt done so far."""
@@ -177,8 +177,8 @@ class Observed(msgspec.Struct, gc=False):
     partial: bool = False
     """The log begins, or ends, inside it."""
     odd: bool = False
-    """A line shows more of it than lengths, shares and times, or none shows what its slot held: its numbers alone do
-    not tell what it reused."""
+    """A line shows more of the request than lengths, shares and times, or none shows what its slot held: its numbers
+    alone do not show what it reused."""
     parent: int | None = None
     """Task whose ``n > 1`` choices include this one; -1 until that task is launched."""
     passed_over: tuple[int, ...] = ()
@@ -237,7 +237,7 @@ class Observed(msgspec.Struct, gc=False):
     batch_position: int | None = None
     """Where the memory ended, and where a batch that was refused for it began."""
     stale: tuple[Mark, int] | None = None
-    """The line of an earlier request that changed text which the restored checkpoint still stands for, and its
+    """The line of an earlier request that changed text which the restored checkpoint still contains, and its
     position."""
     reused_chunks: int = 0
     """Tokens moved by --cache-reuse."""
@@ -262,7 +262,7 @@ class Observed(msgspec.Struct, gc=False):
         return bool(self.checks) and self.marks.keys().isdisjoint(_FOUND)
 
     def has_begun(self, message: str) -> bool:
-        """Whether it has this line of its beginning, or a later one."""
+        """Whether it has this line of its start, or a later one."""
         order: tuple[MarkName, ...] = ("forced", "cached", "restored", "check", "n_past", "prompt", "select")
         later = {"new_prompt": 6, "npast_posmin": 5}.get(message, 7)
         return any(name in self.marks for name in order[:later])
@@ -297,7 +297,7 @@ class Observed(msgspec.Struct, gc=False):
         self.marks["prompt"] = mark
 
     def record_cut(self, tokens: int, mark: Mark) -> None:
-        """Up to b6628 an over-long prompt is cut in the middle; what is left counts."""
+        """Up to b6628 an over-long prompt is truncated in the middle; what is left counts."""
         self.odd = True
         self.prompt_tokens, self.cut_prompt = tokens, True
         self.marks["cut"] = mark
@@ -308,7 +308,7 @@ class Observed(msgspec.Struct, gc=False):
             self.prompt_tokens = tokens
 
     def record_progress(self, now: Progressed) -> None:
-        """How far the prompt is, for the first time."""
+        """First progress of the prompt."""
         if self.progress is None and 0 < now.share <= 1:
             self.progress = now
 
@@ -320,7 +320,7 @@ class Observed(msgspec.Struct, gc=False):
         self.marks["n_past"] = mark
 
     def record_batch(self, cached: int, mark: Mark) -> None:
-        """The first batch says what was reused; the line is repeated for every batch."""
+        """The first batch shows what was reused; the line is repeated for every batch."""
         if "cached" in self.marks:
             return
         self.last_line = mark.line
@@ -383,7 +383,7 @@ class Observed(msgspec.Struct, gc=False):
     def record_restore(
         self, pos_min: int, pos_max: int, past: int | None, mark: Mark, stale: tuple[Mark, int] | None
     ) -> None:
-        """A checkpoint was restored; ``stale``: it stands for text that an earlier request changed."""
+        """A checkpoint was restored; ``stale``: it contains text that an earlier request changed."""
         self.odd = True
         self.restored = (self.restored or 0) + 1
         self.restored_at, self.restored_past = (pos_min, pos_max), past
@@ -417,7 +417,7 @@ class Observed(msgspec.Struct, gc=False):
             self.cancelled, self.last_line = True, line
 
     def record_error(self, mark: Mark, bad_batch: Mark | None = None) -> None:
-        """An error is sent for it; ``bad_batch``: the last line that says that a batch was refused."""
+        """An error is sent for it; ``bad_batch``: the last line that reports a refused batch."""
         self.odd = True
         self.error = "other"
         if bad_batch is not None and 0 < mark.line - bad_batch.line <= _NEXT_LINES:

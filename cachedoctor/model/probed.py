@@ -1,4 +1,4 @@
-"""What a probe asked a running server, what came back, and what follows from it."""
+"""The requests that a probe sent to a running server, the answers, and what follows from them."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class Probe(msgspec.Struct, tag_field="schema", tag="cachedoctor.probe/1"):
     """What of the server, or of the questions, is not as in the stored probe: nothing is proved then. None without
     --against."""
     cured: bool | None = None
-    """What deviated before no longer does. None without --against, where one of the two cannot tell, and where the
-    stored probe is of another server."""
+    """What deviated before no longer does. None without --against, if one of the two cannot show it, and if the stored
+    probe is of another server."""
     log_findings: list[str] | None = None
     """Code and title of what the server's log shows; None without --log."""

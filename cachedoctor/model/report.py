@@ -28,7 +28,7 @@ class InputInfo(msgspec.Struct):
     """One input and how much of it was understood."""
 
     path: str
-    """As given; - is the standard input."""
+    """Path as given; - is the standard input."""
     engine: str | None = None
     """The one that wrote most of it, ``llama.cpp``, ``vllm``, ``sglang`` ...; None where nothing was recognised."""
     bytes: Long = 0
@@ -39,7 +39,7 @@ class InputInfo(msgspec.Struct):
     error: str | None = None
     """Why it could not be read to its end."""
     counted: Literal["newest first", "records"] | None = None
-    """How its lines are numbered where that is not from the top: ``newest first`` from the end, as ``tac`` gives them,
+    """How its lines are numbered, if not from the top: ``newest first`` from the end, as ``tac`` gives them,
     ``records`` the records of its JSON documents, as ``jq -c`` gives them, in the order of time."""
     imitations: Long = 0
     """Lines inside a printed prompt that looked like the server's. They are not read where its lines have a clock."""
@@ -75,11 +75,11 @@ class Totals(msgspec.Struct):
     """Requests of which the log shows what they could have reused and what they did. Added after the first release of
     v1: may be missing."""
     open_requests: Long | None = None
-    """Requests that computed enough to matter, of which the log does not show what they could have reused, as it lacks
-    what came before them or what became of them. Added after the first release of v1: may be missing."""
+    """Requests that computed enough to matter, for which the log does not show what they could have reused, because it
+    lacks what came before or after them. Added after the first release of v1: may be missing."""
     short_requests: Long | None = None
-    """Requests that lost tokens, and of which nothing is said because their prompt is shorter than ``short_below``.
-    Added after the first release of v1: may be missing."""
+    """Requests that lost tokens, but are not reported because their prompt is shorter than ``short_below``. Added after
+    the first release of v1: may be missing."""
     short_below: Long | None = None
     """Tokens, the threshold ``min-prompt-tokens``. Added after the first release of v1: may be missing."""
     checked_requests: Long | None = None
@@ -211,9 +211,8 @@ class Report(msgspec.Struct):
     """Where the prompt tokens went by who sent the requests: 64 clients, then all others together, then requests of
     unknown clients. Added after the first release of v1: may be missing."""
     agents: list[AgentVerdict] = msgspec.field(default_factory=list)
-    """What agents and providers say themselves of why less was reused, where recordings given beside the log hold it,
-    and how often the log shows the same. Findings do not depend on it. Added after the first release of v1: may be
-    missing."""
+    """Why less was reused according to agents and providers, if recordings given with the log contain it, and how often
+    the log shows the same. Findings do not depend on it. Added after the first release of v1: may be missing."""
     unknown: list[UnknownShape] | None = None
     """Lines that are not recognised by their shape, where --unknown asked for them, at most 512, the most frequent
     first. Added after the first release of v1: may be missing."""

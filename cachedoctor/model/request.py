@@ -100,7 +100,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     """Tokens of its prefix that another request computed at the same time, according to the texts given with the
     log."""
     uncached: bool = False
-    """Its body, given beside the log, asks for no cache: ``"cache_prompt": false``."""
+    """Its body, given with the log, disables the cache: ``"cache_prompt": false``."""
     revision: int = 0
     """How often it was judged again since it was first reported, because it belongs to another conversation."""
 

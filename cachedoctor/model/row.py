@@ -96,7 +96,7 @@ class RequestRow(msgspec.Struct, gc=False):
     uptime_ms: Ms | None = None
     """When it started, since the start of the server, as its first line shows."""
     client: str | None = None
-    """Address that asked, where the log shows it without doubt."""
+    """Address of the client, if the log shows it without doubt."""
     endpoint: str | None = None
     """Path of the HTTP request, where the log shows it without doubt."""
     avoidable_tokens: Count | None = None
@@ -104,7 +104,7 @@ class RequestRow(msgspec.Struct, gc=False):
     avoidable_ms: Ms | None = None
     """Time that these fixes would have saved."""
     identities: dict[str, str] = msgspec.field(default_factory=dict)
-    """How each of the derived fields was computed: ``prompt - processed``."""
+    """Formula by which each derived field was computed: ``prompt - processed``."""
     bounds: dict[str, tuple[Count, Count]] = msgspec.field(default_factory=dict)
     """Lower and upper bound of the fields that the log gives as rounded shares only."""
     at_least: dict[str, Count] = msgspec.field(default_factory=dict)

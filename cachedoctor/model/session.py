@@ -227,7 +227,8 @@ class Facts(msgspec.Struct, frozen=True):
         return self.settings.get(name)
 
     def ram_kept_all(self) -> bool:
-        """Whether no prompt is known to have left the RAM cache for lack of room, or to have been too large for it.
+        """Whether no prompt is known to have been evicted from the RAM cache for lack of space, or to have been too
+        large for it.
 
         Both are counted as evictions; a server without that cache has none.
         """
@@ -271,7 +272,7 @@ class Session(Facts, frozen=False, gc=False):  # type: ignore[misc]  # msgspec a
     have kept its own."""
 
     periods: list[Period] = msgspec.field(default_factory=list)
-    """Of vLLM and SGLang: what was seen from one reset of the cache to the next, by engine; at most 64."""
+    """For vLLM and SGLang: what was seen from one reset of the cache to the next, by engine; at most 64."""
     counters: list[Counters] = msgspec.field(default_factory=list)
     """From dumps of /metrics that were given."""
     answers: list[Answers] = msgspec.field(default_factory=list)
@@ -292,7 +293,7 @@ class Session(Facts, frozen=False, gc=False):  # type: ignore[misc]  # msgspec a
     undecided: Undecided | None = None
     """Tokens for which the log does not show why they were computed; None if there are none."""
     stopped: Mark | None = None
-    """Line by which the server ends because it was told to; None where it ended otherwise, or no line shows it."""
+    """Line that shows an orderly shutdown of the server; None if it ended otherwise, or no line shows it."""
     twins: list[Twins] = msgspec.field(default_factory=list)
     """Prompts that may have been sent twice, by their length."""
     callers: dict[ClientName, int] = msgspec.field(default_factory=dict)

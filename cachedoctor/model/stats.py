@@ -175,7 +175,7 @@ class FleetFile(msgspec.Struct):
 
 
 class FleetPage(msgspec.Struct):
-    """Everything that the page of a fleet shows; lists are cut, sums are not."""
+    """Everything that the page of a fleet shows; lists are truncated, sums are not."""
 
     tool_version: str
     sums: FleetSums

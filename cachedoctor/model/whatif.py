@@ -17,7 +17,7 @@ with their own settings the error is below a hundredth."""
 
 
 class ReplayFit(msgspec.Struct):
-    """How far the replay, under the recorded settings, agrees with what the server said that it reused."""
+    """How far the replay, under the recorded settings, agrees with the reuse that the server reported."""
 
     requests: int
     """Requests of which the log shows what was reused."""
@@ -110,11 +110,11 @@ class Simulation(msgspec.Struct):
     """None without a log and without recorded counts: the replay cannot be checked."""
     settings: list[ReplaySetting]
     server: ReplayAccount | None
-    """As the log or the recorded answers say, of the requests in ``fit``."""
+    """Account from the log or the recorded answers, for the requests in ``fit``."""
     replay: ReplayAccount
-    """By the replay, under the recorded settings."""
+    """Account by the replay, under the recorded settings."""
     changed: ReplayAccount
-    """By the replay, under the new ones."""
+    """Account by the replay, under the new settings."""
     conversations: list[ReplayedConversation]
 
 
@@ -247,7 +247,7 @@ class RequestKind(msgspec.Struct):
     requests: int
     prompt_tokens: int
     computed_tokens: int
-    """By the replay under the recorded settings."""
+    """Computed tokens by the replay, under the recorded settings."""
     ms: float | None
     """Milliseconds of computing these; None where the log has no times."""
     displaced_tokens: int = 0
@@ -299,7 +299,7 @@ class Tuning(msgspec.Struct):
     fit: ReplayFit | None
     settings: list[ReplaySetting]
     replay: ReplayAccount
-    """By the replay, under the recorded settings."""
+    """Account by the replay, under the recorded settings."""
     least_tokens: int
     """What a setting must save to be listed: more than the replay's own error, and more than 1 % of what is
     computed."""
