@@ -38,7 +38,7 @@ class SavedLog(msgspec.Struct, frozen=True):
     """A log at a moment."""
 
     path: str
-    """As ``Place.key`` writes it."""
+    """Path in the form of ``Place.key``."""
     files: list[ReadFile] = []
     """The log and its rotations, as far as they were read; the last one is the file being read at that time."""
     quiet: bool = False

@@ -31,7 +31,7 @@ Complain = Callable[[str, str], None]
 
 
 class FindingLabels(NamedTuple):
-    """What findings are counted by."""
+    """Labels by which findings are counted."""
 
     cause: str
     severity: Severity
@@ -44,9 +44,9 @@ class Numbers(NamedTuple):
     counts: Counts
     findings: Counter[FindingLabels]
     readable: dict[str, bool]
-    """By log, as the label ``server`` has it."""
+    """Whether each log can be read, by the value of its label ``server``."""
     hit_rates: dict[tuple[str, str], float]
-    """By server and engine, of vLLM."""
+    """Last hit rates of vLLM, by server and engine."""
 
 
 class _Followed:

@@ -32,7 +32,8 @@ class LabelValues:
         self._known = {label: dict.fromkeys(values[:most]) for label, values in (known or {}).items()}
 
     def bounded(self, label: str, word: str | None) -> str:
-        """Return a word of a log as a value of ``label``; an unknown one is empty, which is a label that is missing."""
+        """Return a word of a log as a value of ``label``; an unknown one is empty, which Prometheus treats as a missing
+        label."""
         if not word:
             return ""
         shown = _shown(word)

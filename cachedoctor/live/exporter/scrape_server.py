@@ -28,7 +28,7 @@ _WHO = ("server", "model", "client_address")
 
 class _CounterForm(NamedTuple):
     name: str
-    """Of the metric; the library writes ``_total`` after it."""
+    """Name of the metric; the library appends ``_total``."""
     help: str
     labels: tuple[str, ...]
     scale: float = 1

@@ -218,7 +218,7 @@ def _json(raw: bytes) -> Any:
 
 
 def _address(url: str) -> tuple[str, str, int, str]:
-    """Scheme, host, port and path; ``/v1`` at the end, which clients are given, is taken off."""
+    """Scheme, host, port and path, without the ``/v1`` at the end that clients are given."""
     try:
         parts = urlsplit(url if "://" in url else f"http://{url}")
         port = parts.port

@@ -359,6 +359,6 @@ def _image(server: ProbedServer, asked: Asked) -> ProbeCause | None:
 
 
 def build_of(server: ProbedServer) -> int | None:
-    """Give the number of llama.cpp's build, where it says one."""
+    """Give the number of llama.cpp's build, if the server reports one."""
     found = _BUILD.match(server.build) if server.build is not None and server.engine == "llama.cpp" else None
     return None if found is None else int(found[1])

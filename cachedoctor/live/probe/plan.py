@@ -1,4 +1,4 @@
-"""The decision table: which prompts are sent, in which order, and whose beginning each shares."""
+"""The decision table: which prompts are sent, in which order, and which prefix each shares."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ class Question(NamedTuple):
     asks: str
     body: Body
     after: tuple[str, ...] = ()
-    """Questions whose prompts the server may still hold; the longest common beginning is what it can reuse."""
+    """Questions whose prompts the server may still hold; their longest common prefix with this one is what it can
+    reuse."""
     together: str | None = None
     """The question that is sent at the same time."""
     control: bool = False
@@ -140,7 +141,7 @@ def table(nonce: str, prompt_tokens: int) -> list[Question]:
 
 
 def forced(first: Question) -> Question:
-    """Give the question that is asked where nothing came back: the same prompt, with reuse asked for by name."""
+    """Give the question for a server that reused nothing: the same prompt, with reuse requested explicitly."""
     return Question(
         "forced",
         "again with cache_prompt true",
@@ -177,7 +178,7 @@ def _png(seed: str) -> bytes:
 
 
 def words(body: Body) -> str:
-    """Give the prompt about as templates write it: tools, then the messages."""
+    """Give the prompt approximately as templates write it: tools, then the messages."""
     parts = [json.dumps(tool) for tool in body.get("tools", [])]
     return "\n".join(
         [*parts, *(f"{m['role']}\n{m.get('reasoning_content', '')}{m['content']}" for m in body["messages"])]

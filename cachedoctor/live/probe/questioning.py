@@ -328,7 +328,7 @@ class _ProbeRun:
         return {a.name: len(plan.words(a.body)) for a in asks}, {a.name: self._shared(a) for a in asks}
 
     def _ids(self, ask: Question) -> list[int] | None:
-        """Tokens by the server's own template; asked once, and no more after the first that it cannot say."""
+        """Tokens by the server's own template; each prompt is asked once, and none after the first failure."""
         if None in self.ids.values() and ask.name not in self.ids and self.ids.get("first") is None:
             return None
         if ask.name not in self.ids:
@@ -348,7 +348,7 @@ class _ProbeRun:
         return True
 
     def _render_later(self) -> None:
-        """Let the template render the first prompt once more, when its clock, if it has one, shows another second."""
+        """Let the template render the first prompt again a second later, so that a clock in it shows another time."""
         first = self.ids.get("first")
         if first is None:
             return

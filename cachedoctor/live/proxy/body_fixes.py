@@ -1,4 +1,4 @@
-"""Edits of request bodies that keep their beginning the same, each as small as can be.
+"""Edits of request bodies that keep their prefix the same, each as small as possible.
 
 A body in which a fix does not recognise exactly what it is about stays as it is.
 """
@@ -157,7 +157,7 @@ def _first_message(text: str, body: dict[str, JsonSpan]) -> JsonSpan | None:
 
 
 def _shortened(text: str, string: JsonSpan) -> TextEdit | None:
-    """Cut the header off the beginning of a string, with the line ends after it; a string of nothing else stays."""
+    """Remove the header from the start of a string, with the line ends after it; a string of nothing else stays."""
     header = _HEADER.match(text, string.start + 1)
     if header is None:
         return None
@@ -192,7 +192,7 @@ def _is_text(block: Any) -> bool:
 
 
 def _sort_tools(request: RequestText) -> EditedBody | None:
-    """Put the tools in the order of their names; what stands between them stays."""
+    """Sort the tools by name; what is between them stays."""
     text, body = request.text, request.body
     if "tools" not in body:
         return None

@@ -75,7 +75,7 @@ _TELLING = frozenset(
     | {"session", "conversation", "thread", "chat", "previous"}
     | {"account", "organization", "org", "project", "tenant", "customer", "team", "workspace", "forwarded", "ip"}
 )
-"""Words of the names of header fields, and of keys of a body, that tell clients or their sessions apart."""
+"""Words in names of header fields and keys of a body that distinguish clients or their sessions."""
 _OTHER = frozenset({"idempotency", "template"})
 """Words of names that are about one request: ``Idempotency-Key``, ``chat_template``."""
 _COUNTING = "/count_tokens"

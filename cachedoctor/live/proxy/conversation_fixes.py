@@ -33,7 +33,7 @@ class RequestText(NamedTuple):
     text: str
     body: dict[str, JsonSpan]
     path: str
-    """Of the request's address."""
+    """Path of the request's address."""
 
     def messages(self) -> list[JsonSpan]:
         """The list of messages; raises ValueError where there is none."""
@@ -137,7 +137,7 @@ def _tools(request: RequestText) -> dict[str, JsonSpan]:
 
 
 def _settled(old: str, tool: JsonSpan | None, new: str) -> str:
-    """The old writing of a tool that says the same; a tool that says something else as it is now."""
+    """The old text of a tool whose meaning is the same; the current text of any other tool."""
     return old if tool is None or old == new or decode(old) == tool.value else new
 
 

@@ -1,4 +1,4 @@
-"""What the proxy knows of one request and its answer, and what it says of them."""
+"""What the proxy knows of one request and its answer, and what it reports about them."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Change(msgspec.Struct, omit_defaults=True):
     """What differs first between a request and the one before it in its conversation."""
 
     kind: str
-    """As ``diff`` names it: ``appended``, ``billing-header`` ...; ``equal`` where nothing differs."""
+    """Kind as ``diff`` names it: ``appended``, ``billing-header`` ...; ``equal`` if nothing differs."""
     explanation: str
     place: str | None = None
     common: int | None = None
@@ -87,9 +87,9 @@ class PassedRequest(msgspec.Struct, omit_defaults=True):
     conversation: int | None = None
     """Number shared by all requests of one conversation, in order of first appearance."""
     prompt_tokens: int | None = None
-    """As the server counted them."""
+    """Prompt tokens as the server counted them."""
     cached_tokens: int | None = None
-    """Of these, reused, as the server counted them."""
+    """Reused tokens as the server counted them."""
     change: Change | None = None
     """None: the first request of its conversation, or it could not be compared."""
     recomputed: int | None = None
@@ -139,7 +139,7 @@ class RecordedChange(msgspec.Struct):
     """What differs first between a request and the one before it in its conversation, without a text of either."""
 
     kind: str
-    """As `diff` names it."""
+    """Kind as `diff` names it."""
     field: str | None
     """What varies in it; length and hash if it is text from the client."""
     place: str | None

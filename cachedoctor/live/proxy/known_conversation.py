@@ -82,12 +82,12 @@ def reply_turn(message: dict[str, Any]) -> MessageTurn:
 
 
 def leading(messages: list[Any]) -> int:
-    """How many messages are the system prompt."""
+    """Number of messages that form the system prompt."""
     return next((n for n, message in enumerate(messages) if role(message) not in _SYSTEM), len(messages))
 
 
 def role(message: Any) -> str | None:
-    """The role of a message; None where it says none."""
+    """The role of a message; None if it has none."""
     found = message.get("role") if isinstance(message, dict) else None
     return found if isinstance(found, str) else None
 
@@ -141,7 +141,7 @@ def _texts(content: Any, who: str | None) -> list[str]:
 
 
 def _part(part: Any, who: str | None) -> str:
-    """One part of a content; empty where it is reasoning alone, or says nothing."""
+    """One part of a content; empty if it is reasoning alone, or has no content."""
     if not isinstance(part, dict):
         text = _spoken(part, who) if isinstance(part, str) else part
         return "" if text in _EMPTY else encode(text)
@@ -290,7 +290,7 @@ class KnownConversations:
 
     def __init__(self) -> None:
         self._kept: OrderedDict[int, tuple[KnownConversation, int]] = OrderedDict()
-        """By the identity of each, with the size that it had."""
+        """Conversations by their identity, each with the size that it had."""
         self._size = 0
         self._ends: OrderedDict[int, int | None] = OrderedDict()
         """By the hash of a position: the hash of the content of the request that ended there."""
@@ -346,7 +346,7 @@ class KnownConversations:
             self._drop(next(iter(self._kept)))
 
     def note(self, conversation: KnownConversation, turn: int, thought: Thought) -> None:
-        """Remember the reasoning of an answer; waits for nobody."""
+        """Queue the reasoning of an answer; the next request stores it."""
         with self._noting:
             if self._noted_size + thought.size <= _NOTED:
                 self._noted.append((conversation, turn, thought))

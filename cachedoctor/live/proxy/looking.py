@@ -47,7 +47,7 @@ class Earlier(msgspec.Struct):
     """Bytes of its body."""
     conversation: int
     prompt_tokens: int | None
-    """As the server counted them."""
+    """Prompt tokens as the server counted them."""
     tools: list[tuple[str, ...]]
     """Tool names of this prompt, then those of earlier prompts in its conversation."""
     fixed: Prompt | None = None
@@ -300,7 +300,7 @@ def _change(found: PromptDiff, prompt_tokens: int | None) -> Change:
 
 
 def _with_reply(text: str, at: int, reply: dict[str, Any]) -> int:
-    """How far a prompt is that of before, which ends at ``at``, and its reply as it was generated."""
+    """How far a prompt equals the previous one, which ends at ``at``, and its reply as it was generated."""
     for said in _said(reply):
         start = text.find(said, at, at + len(said) + _AROUND)
         if start < 0:

@@ -19,7 +19,7 @@ from cachedoctor.redaction import harmless_words
 MOST = 64 << 20
 """Bytes that a body may unpack to."""
 _ANY = 32 + zlib.MAX_WBITS
-"""gzip or zlib, whichever its head says."""
+"""gzip or zlib, whichever the header shows."""
 
 
 def unpacked(data: bytes, coding: str) -> bytes | None:
@@ -37,7 +37,7 @@ def unpacked(data: bytes, coding: str) -> bytes | None:
 
 
 def _inflated(data: bytes, window: int) -> bytes | None:
-    """What is there of a stream that was cut off is given, too."""
+    """Decompress; of a truncated stream, return what is there."""
     decoder = zlib.decompressobj(window)
     try:
         out = decoder.decompress(data, MOST)
@@ -107,7 +107,7 @@ class _Digester:
         return self._text(text)
 
     def _text(self, text: str) -> str:
-        """Stand-in of as many tokens, counted without a vocabulary."""
+        """A stand-in with as many tokens, counted without a vocabulary."""
         starts = self._cutter.encode(text).starts
         out, state = [], b""
         for start in range(0, len(text), PIECE):
@@ -125,7 +125,7 @@ def without_texts(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def _ids(ids: list[int]) -> list[int]:
-    """Stand-ins of token ids, as many."""
+    """Stand-ins for as many token ids."""
     out: list[int] = []
     state = b""
     for start in range(0, len(ids), _TOKENS):
@@ -149,7 +149,7 @@ def _letters(state: bytes) -> str:
 
 
 MARK = b'{"recorder":"cachedoctor proxy"'
-"""How every record begins."""
+"""Start of every record."""
 _NEW = "give a new file to --record"
 
 

@@ -220,7 +220,7 @@ class _Serving:
 
 
 def _metrics() -> ProxyMetrics:
-    """Counters; their library is needed by nobody else."""
+    """Counters; only they need the Prometheus library."""
     from cachedoctor.live.proxy.proxy_metrics import ProxyMetrics
 
     return ProxyMetrics()
