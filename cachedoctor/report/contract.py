@@ -71,7 +71,7 @@ class SessionRow(Struct):
     n_ctx_slot: Positive | None
     """Context of one slot in tokens."""
     settings: dict[_Identifier, SettingRow]
-    """By name; names depend on what the log shows."""
+    """Settings by name; names depend on what the log shows."""
     first_line: LineNumber
     last_line: LineNumber
     n_requests: Count = 0
@@ -138,7 +138,7 @@ class StartLine(Struct, tag_field="type", tag="start"):
 
 
 class InputLine(InputInfo, tag_field="type", tag="input", kw_only=True):
-    """An input, when it begins and once more in the end; the last line of an index holds."""
+    """An input, when it begins and again at the end; the last line of an index holds."""
 
     index: Count
 
@@ -179,8 +179,8 @@ class SampleLine(CacheSample, tag_field="type", tag="sample", kw_only=True):
 
 
 class BatchLine(PrefillBatch, tag_field="type", tag="batch", kw_only=True):
-    """A prefill batch of SGLang, after the event of its line or of a later one: the next batch says whether it was
-    whole."""
+    """A prefill batch of SGLang, after the event of its line or of a later one: the next batch shows whether it was
+    complete."""
 
 
 class FindingLine(Finding, tag_field="type", tag="finding", kw_only=True):

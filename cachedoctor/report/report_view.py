@@ -25,7 +25,7 @@ _CHARGED = late(
 )
 """The part of a claim about its cost, which has separate rows."""
 _UNSURE = late(r"\b(?:perhaps|may|up to|or another)\b")
-"""What a claim says where it is not certain."""
+"""Words of a claim that is not certain."""
 _LONG = 130
 """Characters above which a claim is too long for a headline: the rule's short text is used instead."""
 
@@ -81,7 +81,7 @@ class FindingView:
         return Claim(capital(before), after.lstrip(",;: ").removeprefix("and "))
 
     def _short_claim(self, said: str) -> str:
-        """What the rule is about, claiming no more than the claim that it replaces."""
+        """The rule's subject, which claims no more than the claim that it replaces."""
         is_sure = self.finding.confidence == "high" or not _UNSURE.search(said) or _UNSURE.search(self.summary)
         if is_sure:
             return self.summary
@@ -140,14 +140,13 @@ class FindingView:
         return ", ".join(parts)
 
     def headline(self, room: int = 0) -> str:
-        """Return the first row; in fewer words where ``room`` cells do not hold it."""
+        """Return the first row; in fewer words if they do not fit in ``room`` cells."""
         said = self.claim.sentence
         forms = [f"{said}: {words}" if words else said for words in (self._share(), self._share(brief=True))]
         return next((form for form in forms if len(form) <= room), forms[0])
 
     def one_row(self, room: int) -> str:
-        """Return the most that ``room`` cells hold whole of what is the matter, its share, and how many servers have
-        it."""
+        """Return as much as fits in ``room`` cells of the problem, its share, and the number of servers."""
         again, names = self._share(brief=True), [words for words in (self.claim.sentence, self.summary) if words]
         of = f" ({self.many})" if self.servers else ""
         forms = [f"{words}: {again}" for words in names if again] + names
@@ -177,7 +176,7 @@ _Server = tuple[str | None, str | None]
 
 
 class ReportView:
-    """What is said of a report as a whole, and its findings; each is computed when a format first needs it."""
+    """Statements about a report as a whole, and its findings; each is computed when a format first needs it."""
 
     def __init__(self, report: Report) -> None:
         self.report = report
@@ -188,7 +187,7 @@ class ReportView:
 
     @cached_property
     def findings(self) -> list[FindingView]:
-        """Each finding by itself, in the order of the report."""
+        """Each finding separately, in the order of the report."""
         return [self._view(finding) for finding in self.report.findings]
 
     @cached_property
@@ -238,7 +237,7 @@ class ReportView:
 
     @cached_property
     def _places(self) -> dict[int, str]:
-        """Names of the servers; empty where the input, which the proof names, says which one it is."""
+        """Names of the servers; empty if the input, which the proof names, identifies the server."""
         paths = {session.path for session in self.report.sessions}
         return {index: "" if name in paths else name for index, name in places(self.report.sessions).items()}
 
@@ -271,7 +270,7 @@ class ReportView:
 
     @cached_property
     def cannot_tell(self) -> CannotTell | None:
-        """Why nothing could be told of requests; None where something could, or where a finding says what."""
+        """Why requests could not be assessed; None if some could, or if a finding says it."""
         return coverage.cannot_tell(self.report)
 
     @cached_property

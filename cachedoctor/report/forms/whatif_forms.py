@@ -302,11 +302,11 @@ class SimulateDocument(msgspec.Struct):
     """None without a log."""
     settings: list[ReplaySetting]
     server: ReplayAccount | None
-    """As the log shows; None without one."""
+    """Account from the log; None without one."""
     replay: ReplayAccount
-    """By the replay, under the recorded settings."""
+    """Account by the replay, under the recorded settings."""
     changed: ReplayAccount
-    """By the replay, under the new ones."""
+    """Account by the replay, under the new settings."""
     conversations: list[ReplayedConversation]
     """Empty where there is one conversation only."""
 
@@ -326,7 +326,7 @@ class TuneDocument(msgspec.Struct):
     settings: list[ReplaySetting]
     """``changed`` is the value in the best set."""
     replay: ReplayAccount
-    """By the replay, under the recorded settings."""
+    """Account by the replay, under the recorded settings."""
     least_tokens: int
     """What a setting must save to be listed."""
     memory_limit_mib: float | None

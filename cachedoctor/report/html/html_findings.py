@@ -132,7 +132,7 @@ class FindingHtml:
     finding: Finding
     anchor: str
     headline: str
-    """What is the matter, and its share of the tokens, as every format says it."""
+    """The problem, and its share of the tokens, in the words of every format."""
     sentence: str
     """The same without the share."""
     claim: str

@@ -102,7 +102,7 @@ def _title(view: ReportView) -> tuple[str, str]:
 
 
 def _again(view: ReportView) -> str:
-    """Claim no more than the surest of the findings that cost something."""
+    """Claim no more than the most certain of the findings that cost something."""
     found = {one.finding.confidence for one in view.causes if one.finding.cost.tokens}
     if "high" in found:
         return "were recomputed"
@@ -217,7 +217,7 @@ def write(report: ShownReport, out: IO[bytes], look: Appearance) -> None:
 
 
 def _is_of_memory(view: ReportView) -> bool:
-    """Whether a finding says that the memory of the server could not go back, which positions of checkpoints prove."""
+    """Whether a finding is about memory that could not roll back, which positions of checkpoints prove."""
     return any(one.finding.code.startswith(OF_MEMORY) for one in view.causes)
 
 
@@ -231,7 +231,7 @@ class _RequestParts:
         self.speed = Speed()
         self.memory = CheckpointsChart()
         self.split = NONE
-        """Of the requests that the totals count."""
+        """Split of the prompt tokens that the totals count."""
         wanted = {index for finding in report.findings for index in finding.requests}
         self.rows: dict[int, RequestRow] = {}
         """Requests that findings name."""

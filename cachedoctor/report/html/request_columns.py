@@ -65,7 +65,7 @@ class Lanes:
         return found
 
     def restarted(self, row: RequestRow) -> bool:
-        """Whether it is the first request of a server's next run; to be asked once for each, in order."""
+        """Whether it is the first request of a server's next run; call it once for each request, in order."""
         server = self._server(row)
         before = self._life.get(server)
         self._life[server] = row.session if before is None else max(before, row.session)

@@ -179,7 +179,7 @@ def _events(columns: Columns, top: float, step: float) -> tuple[list[TimelineRow
 
 
 def _mark(name: str, x: float, y: float, s: float) -> str:
-    """Draw a shape of its own for each event, because colour alone must not say it."""
+    """Draw a distinct shape for each event, so that it is recognisable without its colour."""
     if name == "created":  # a dot, drawn as a diamond
         return f"M{x - s:.1f} {y:.1f}l{s:.1f} {-s:.1f}l{s:.1f} {s:.1f}l{-s:.1f} {s:.1f}z"
     if name in ("restored", "loaded"):  # a triangle upwards: back into the slot

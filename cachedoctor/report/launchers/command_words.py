@@ -188,7 +188,8 @@ def _apart(rest: str) -> str:
 
 
 def _joint(line: str, found: Sequence[Word]) -> str:
-    """What comes before the last option on a row of its own: its row's begin and indentation; else a blank."""
+    """What separates the last option from the text before it: a line break with its indentation if it is on its own
+    row; else a space."""
     for before, word in zip(reversed(found[:-1]), reversed(found), strict=False):
         between = line[before.end : word.start]
         if "\n" in between and word.text.startswith("-"):

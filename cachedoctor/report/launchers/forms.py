@@ -81,7 +81,7 @@ def divided(asked: LaunchRequest) -> Divided:
 
 
 def variable(change: OptionChange, low: int | None, high: int | None) -> tuple[str, str] | None:
-    """(variable, value) that stands for an option of llama-server; None where the builds have none that is certain."""
+    """(variable, value) that is equivalent to an option of llama-server; None if the builds have no certain one."""
     entry = server_options.BY_NAME.get(server_options.plain(change.name))
     if entry is None:
         return None

@@ -39,7 +39,7 @@ class StartCommand(NamedTuple):
     name: str
     """Service, container or model; empty where the file has none."""
     line: str
-    """As a shell would start it."""
+    """Command line as a shell would start it."""
 
 
 def commands(text: str, launcher: Launcher) -> list[StartCommand]:

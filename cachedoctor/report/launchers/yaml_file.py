@@ -16,12 +16,12 @@ from cachedoctor.report.launchers.command_words import Word, changed, given, pro
 from cachedoctor.report.launchers.forms import LaunchRequest, divided, quoted
 
 _MOST = 1 << 20
-"""Characters and nodes that all aliases of a file may stand for together."""
+"""Maximum characters and nodes that all aliases of a file may expand to together."""
 _HINT = "replace the alias with its content"
 
 
 def check(text: str, module: Any) -> None:
-    """Raise ``CacheDoctorError`` where an alias is part of what it names, or where aliases stand for too much.
+    """Raise ``CacheDoctorError`` if an alias is part of its own anchor, or if aliases expand to too much.
 
     Args:
         text: any text; what is not YAML raises the ``YAMLError`` of ``module``.
@@ -30,7 +30,7 @@ def check(text: str, module: Any) -> None:
     if "&" not in text or "*" not in text:
         return
     sizes: dict[str, int] = {}
-    """Of every anchor that has ended, unfolded."""
+    """Expanded size of every anchor that has ended."""
     names: list[str | None] = []
     own: list[int] = []
     unfolded = 0
@@ -383,7 +383,7 @@ def _behind(text: str, node: Any, item: Word | None, added: Sequence[str]) -> Cu
 
 
 def _row_end(text: str, at: int) -> int:
-    """Begin of the next row; a value that ends with its row has it after itself already."""
+    """Start of the next row; a value that ends with its row already has it after itself."""
     if at and text[at - 1] == "\n":
         return at
     newline = text.find("\n", at)

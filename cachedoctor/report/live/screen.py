@@ -233,7 +233,7 @@ def _measured(page: ScreenRows, view: LiveView, room: int) -> None:
 
 
 def _last_requests(page: ScreenRows, view: LiveView) -> None:
-    """One row for each request that ended, the newest first, as far as there is room."""
+    """One row for each request that ended, the newest first, as many as fit."""
     several = len(view.servers) > 1
     shown = view.ended[: max(page.left - 3, 0)]
     if not shown:
@@ -329,7 +329,7 @@ def _cells(
     styles: tuple[str, str, str],
     last: tuple[str, str] | None = None,
 ) -> None:
-    """Write a row of the table, what there is room for.
+    """Write a row of the table, as many cells as fit.
 
     Args:
         server: its name where there are several, else empty.
@@ -387,7 +387,7 @@ def _findings(page: ScreenRows, findings: list[Finding], first: int = 0) -> None
 
 
 def _fix_short(page: ScreenRows, finding: Finding) -> None:
-    """Write what to do in one row: the command, and as much of the words as there is room for."""
+    """Write what to do in one row: the command, and as many words as fit."""
     found = do_now.of_finding(finding)
     if found is None:
         page.gap()

@@ -171,7 +171,7 @@ def _references(one: FindingView, pages: str | None) -> str:
 
 
 def reproduce(findings: list[Finding], rows: dict[int, RequestRow]) -> list[str]:
-    """Return the steps to see the costliest finding again, as far as the numbers of the quoted request tell."""
+    """Return the steps to reproduce the costliest finding, as far as the numbers of the quoted request show them."""
     for finding in findings:
         row = _quoted(finding, rows)
         if row is not None and row.prompt_tokens is not None and row.cached_tokens is not None:

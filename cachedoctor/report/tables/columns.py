@@ -1,4 +1,4 @@
-"""The columns of every table, with their units: what ``analyze -o requests.csv`` writes, and what docs/tables.md says.
+"""The columns of every table, with their units, for ``analyze -o requests.csv`` and docs/tables.md.
 
 Imports no polars, so that the command line can ask for the endings.
 """
@@ -282,7 +282,7 @@ options | text | | cachedoctor options that affect the result
 report | text | | path of the log's page, relative to the result folder
 """),
 )
-"""One row per file, whatever became of it."""
+"""One row per file, whatever its status."""
 
 FLEET: dict[str, ColumnTable] = {
     table.name: table for table in (REQUESTS, FINDINGS, SESSIONS, FILES, UNSEEN, SAMPLES, BATCHES)

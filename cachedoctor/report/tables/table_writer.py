@@ -165,7 +165,7 @@ def _batches(table: ColumnTable, rows: Iterable[bytes]) -> Iterator[pl.DataFrame
 
 
 def _write_parquet(table: ColumnTable, rows: Iterable[bytes], out: IO[bytes]) -> None:
-    """Write in a thread: polars hears of no signal, and the rows may be a log that is being read."""
+    """Write in a thread: polars does not react to signals, and the rows may come from a log that is being read."""
     from concurrent.futures import ThreadPoolExecutor
 
     from polars.io.plugins import register_io_source
@@ -206,7 +206,7 @@ def _write_parquet(table: ColumnTable, rows: Iterable[bytes], out: IO[bytes]) ->
 
 
 class _Target(io.RawIOBase):
-    """The output as polars sees it; keeps the error of which polars tells only that there was one."""
+    """The output for polars; keeps the error, because polars only reports that there was one."""
 
     def __init__(self, out: IO[bytes]) -> None:
         self._out = out

@@ -117,7 +117,7 @@ class TextPage:
         self._wrapped(head, body, indent, style, self.width)
 
     def cut_row(self, head: list[Part], body: str, style: str = "") -> None:
-        """Write one row; what has no room at its end is left out."""
+        """Write one row; what does not fit at its end is left out."""
         used = sum(cell_len(visible(p if isinstance(p, str) else p[0], self.ascii_only)) for p in head)
         self.row(*head, (clipped(body, self.width - used, self.ascii_only), style))
 

@@ -25,7 +25,7 @@ _URL = late(r"[a-z0-9_]+(?:/[a-z0-9_]+)*\.md", re.ASCII)
 
 
 def rows_of_command(command: str, room: int) -> list[str]:
-    """Break ``command`` where a shell puts it together again; a word that is longer than ``room`` cells stays whole."""
+    """Break ``command`` where a shell joins it again; a word longer than ``room`` cells stays whole."""
     if "\n" in command:  # a file, or a part of one
         return command.split("\n")
     words = _WORD.findall(command)
@@ -44,7 +44,7 @@ def rows_of_command(command: str, room: int) -> list[str]:
 
 
 def _units(words: list[str], room: int) -> list[str]:
-    """An option and its value are in one row, where it has room for both."""
+    """An option and its value, which are in one row if both fit."""
     units: list[str] = []
     for word in words:
         both = f"{units[-1]} {word}" if units else word
@@ -114,7 +114,7 @@ _SAME_FIX = " (same fix)"
 
 
 def one_row(page: TextPage, one: FindingView, *, has_same_fix: bool = False) -> None:
-    """Write severity, code, what is the matter, and whether it has the fix above; it is cut where the page ends."""
+    """Write severity, code, the problem, and whether it has the fix above; it is truncated at the page width."""
     room = page.width - len(f"{one.finding.severity}[{one.finding.code}]") - 1
     end = _SAME_FIX if has_same_fix else ""
     words = one.one_row(room - len(end))

@@ -141,7 +141,7 @@ def _healthy(page: TextPage, view: ReportView) -> None:
 
 
 def _cannot_tell(page: TextPage, report: Report, why: CannotTell, verbose: bool) -> None:
-    """Write that nothing can be told, what was seen, and what would make it possible."""
+    """Write that requests could not be assessed, what was seen, and what would make it possible."""
     share = ": reuse needs two requests" if why.alone else ""
     _keyed(page, "cannot tell", f"{why.why}{share}")
     _seen(page, report)

@@ -85,7 +85,7 @@ def _before(text: str, *separators: str, keeps: int = 0) -> str:
 
 
 def take(chars: Iterable[str], cells: int) -> str:
-    """Return the characters from the start that ``cells`` have room for."""
+    """Return the characters from the start that fit in ``cells``."""
     taken, used = [], 0
     for char in chars:
         used += cell_len(char)

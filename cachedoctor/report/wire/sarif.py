@@ -158,7 +158,7 @@ def _location(evidence: Evidence) -> dict[str, Any]:
 
 
 def _start(path: str) -> dict[str, Any]:
-    """The first line of an input, where no line stands for a finding; GitHub takes no result without a place."""
+    """The first line of an input, if no line belongs to a finding; GitHub accepts no result without a location."""
     return {"physicalLocation": {"artifactLocation": {"uri": uri(path)}, "region": {"startLine": 1}}}
 
 

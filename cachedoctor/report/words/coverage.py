@@ -27,7 +27,7 @@ def checked(report: Report) -> str:
 
 
 class CannotTell(NamedTuple):
-    """Why nothing could be told of requests, and what would help."""
+    """Why requests could not be assessed, and what would help."""
 
     why: str
     give: str
@@ -50,7 +50,7 @@ class CannotTell(NamedTuple):
 
 
 def cannot_tell(report: Report) -> CannotTell | None:
-    """Return why nothing could be told of requests; None where something could, or where a finding says what."""
+    """Return why requests could not be assessed; None if some could, or if a finding says it."""
     requests, judged = report.totals.requests, report.totals.judged_requests
     if not report.findings and (nothing := _nothing_reused(report)):
         return nothing
@@ -98,7 +98,7 @@ def only_short(report: Report) -> bool:
 
 
 def _has_measurements(report: Report) -> bool:
-    """Whether something tells of prompts without listing requests."""
+    """Whether something other than requests shows how prompts were served."""
     return any(s.periods or s.answers or s.counters or s.kv_events for s in report.sessions)
 
 
@@ -110,8 +110,8 @@ def _too_short(report: Report) -> CannotTell:
 
 
 def too_little(report: Report) -> bool:
-    """Whether nothing was measured that tells of reuse: one interval or batch, which is nothing to compare, or none
-    with traffic; or only requests with unknown reuse, or a single one that reused little."""
+    """Whether nothing was measured that shows reuse: one interval or batch, which is nothing to compare, or none with
+    traffic; or only requests with unknown reuse, or a single one that reused little."""
     if report.totals.requests or not report.sessions:
         return False
     if any(s.engine == LLAMA or s.counters or s.kv_events for s in report.sessions):
@@ -162,7 +162,7 @@ def _amount(period: Period) -> int:
 
 
 def _incomparable(report: Report) -> CannotTell:
-    """Say that nothing tells of reuse, what was checked all the same, and what would help."""
+    """Say that nothing shows reuse, what was checked anyway, and what would help."""
     engines = dict.fromkeys(session.engine for session in report.sessions)
     what = ", ".join(looked_at([s for s in report.sessions if s.engine == engine]) for engine in engines)
     blind = len({rule.code for rule in report.not_evaluated})
@@ -201,7 +201,7 @@ def _missing(report: Report) -> list[str]:
 
 
 def _lacking(row: RequestRow) -> list[Wanted]:
-    """What is not known of a request, the most telling first."""
+    """Numbers of a request that are unknown, the most important first."""
     lacks: dict[Wanted, bool] = {
         "before": row.reference_tokens is None or row.outcome == "cold",
         "choice": row.selected_by is None and row.common_prefix_tokens is None,
@@ -254,7 +254,7 @@ def _rules(report: Report, name: str) -> str:
 
 
 CUT = "CD902"
-"""Code of the finding which only says that the log is truncated."""
+"""Code of the finding that only reports a truncated log."""
 _FEW_LOST = 0.01
 """Maximum lost share of the prompt tokens at which the cache is reported as working."""
 _SMALL = frozenset({"reused", "new", "rounding"})

@@ -54,7 +54,7 @@ class DoNow(NamedTuple):
 
     @property
     def words(self) -> str:
-        """The sentence; before it where options belong that stand alone."""
+        """The sentence; before it where to put options that come without a command line."""
         text = f"Add {self._added} to the {self.program} command. {self.text}" if self._stands_alone else self.text
         return f"{text} {self.replayed}" if self.replayed else text
 
@@ -98,7 +98,7 @@ def remedies(finding: Finding) -> list[Remedy]:
 
 
 def _risk(remedy: Remedy) -> int:
-    """How much is at stake: a look, a setting of a client, options that the replay confirms, advice, other options."""
+    """Risk of a remedy: a look, a setting of a client, options that the replay confirms, advice, other options."""
     if remedy.purpose == "look" or remedy.settings:
         return 0
     if remedy.replay is not None and remedy.replay.saved_tokens is not None:
@@ -149,7 +149,7 @@ def second(finding: Finding, fix: Fix | None = None) -> DoNow | None:
 
 
 def _done(remedy: Remedy, fix: Fix | None) -> bool:
-    """Whether what is merged for the server, in the form of its launcher, does what a remedy asks for."""
+    """Whether the options merged for the server, in the launcher's form, do what a remedy requires."""
     if fix is None or fix.launcher is None or not remedy.options:
         return False
     return all(change in fix.options for change in remedy.options)
@@ -182,7 +182,7 @@ def of_remedy(finding: Finding, remedy: Remedy, fix: Fix | None = None) -> DoNow
 
 
 def sentences(remedy: Remedy) -> str:
-    """Return what a remedy says, and what the replay says of it."""
+    """Return the sentences of a remedy, and the result of the replay."""
     return remedy.text if remedy.replay is None else f"{remedy.text} {remedy.replay.words}"
 
 
@@ -199,7 +199,7 @@ def _other(remedy: Remedy, fix: Fix | None) -> list[OtherFix]:
 
 
 def _merged(finding: Finding, remedy: Remedy, fix: Fix) -> bool:
-    """Whether the fix of the server holds what a remedy asks for."""
+    """Whether the fix of the server contains what a remedy requires."""
     if finding.code not in fix.codes or finding.confidence == "low" or remedy.purpose != "fix":
         return False
     wanted = (r for r in finding.remedies if r.purpose == "fix" and (r.options or r.settings))

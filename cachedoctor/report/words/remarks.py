@@ -1,4 +1,4 @@
-"""What is said beside the findings: filters, how the input was read, rules that were not checked, unknown lines."""
+"""Statements besides the findings: filters, how the input was read, rules that were not checked, unknown lines."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ def _either(numbers: list[int]) -> str:
 
 
 def shown_requests(report: Report) -> list[str]:
-    """Say of the first requests of a filtered report where they stand and what became of them; none of a whole one."""
+    """Describe the first requests of a filtered report: where they are and how they ended; nothing for a whole
+    report."""
     if report.filtered is None:
         return []
     rows = [_request(row) for row in islice(report.requests, _FILTER_WORDS_SHOWN)]
@@ -99,8 +100,8 @@ _REASONS = {
 
 
 def not_checked(rules: Sequence[NotEvaluated], room: int) -> str:
-    """Say in one row how many rules could not be checked, and the commonest reason where ``room`` characters hold it;
-    nothing without any."""
+    """Say in one row how many rules could not be checked, and the commonest reason if it fits in ``room`` characters;
+    nothing if there are none."""
     if not rules:
         return ""
     groups = sorted(grouped(rules), key=lambda group: -len(group.rules))
@@ -190,7 +191,7 @@ def _numbers(row: RequestRow) -> list[str]:
 
 
 _FITS = 0.99
-"""Share of the prompt and of the slot's content from which on the two are nearly the same."""
+"""Share of the prompt and of the slot's content from which the two are nearly the same."""
 
 
 def _fit(similarity: float, kept: float) -> str:
@@ -261,7 +262,7 @@ def imitated(report: Report) -> str:
 
 
 def passed_over(report: Report) -> str:
-    """Say how many requests are too short for a word, and how they are judged all the same; nothing without any."""
+    """Say how many requests are too short to be reported, and how they are counted anyway; nothing without any."""
     short, least = report.totals.short_requests, report.totals.short_below
     if not short or not least:
         return ""
@@ -273,7 +274,7 @@ def passed_over(report: Report) -> str:
 
 
 def own_verdicts(report: Report) -> list[str]:
-    """Say what each agent says itself of why less was reused, and how often the log shows the same."""
+    """Report each agent's own reasons for less reuse, and how often the log shows the same."""
     return [_own_verdict(verdict) for verdict in report.agents]
 
 

@@ -56,7 +56,7 @@ def computed_for(report: Report) -> str:
 
 
 def is_telling(report: Report) -> bool:
-    """Whether the account says more than the cost of one cause: several losses, or tokens that nothing explains."""
+    """Whether the account shows more than the cost of one cause: several losses, or unexplained tokens."""
     account = whole(report)
     if account is None:
         return False
@@ -148,7 +148,7 @@ def _of(client: ClientAccount, row: str) -> int:
 
 
 _LONG = 5_000
-"""Milliseconds from which on a turn is worth a row beside findings."""
+"""Milliseconds from which a turn gets a row beside the findings."""
 
 
 def split(turn: SlowTurn) -> str:
@@ -200,7 +200,7 @@ def reason(turn: SlowTurn, report: Report) -> str:
 
 
 def _faster(report: Report) -> list[str]:
-    """What else makes prompts faster, in the words of what starts the server; nothing where that is not known."""
+    """What else makes prompts faster, in the launcher's words; nothing if the launcher is unknown."""
     starts = {info.launcher for info in report.inputs} | {session.launcher for session in report.sessions}
     known = [words for launcher, words in FASTER.items() if launcher in starts]
     if known or any(session.program is not None for session in report.sessions):
