@@ -51,7 +51,7 @@ def joined(segment: Segment, catalogue: Catalogue) -> tuple[Segment, int]:
 
 
 def _goes_on(rows: list[bytes], widths: list[int], widest: int) -> int:
-    """How many rows seem to continue in the next: this begins no record, and its first word had no room."""
+    """How many rows seem to continue in the next: the next one begins no record, and its first word did not fit."""
     pairs = zip(rows[1:], widths, strict=False)
     return sum(not _BEGINS.match(row) and has_no_room(width, row, widest) for row, width in pairs)
 
@@ -72,7 +72,7 @@ def _ways(rows: list[bytes], widths: list[int], widest: int) -> list[tuple[bytes
 
 
 def _tight(rows: list[bytes], widths: list[int], widest: int) -> int:
-    """How many rows end where the next word had no room."""
+    """How many rows, from the first, end where the next word did not fit."""
     for used in range(1, len(rows)):
         if not has_no_room(widths[used - 1], rows[used], widest):
             return used
@@ -100,5 +100,5 @@ def _said(record: bytes, catalogue: Catalogue) -> int:
 
 
 def _size(value: object) -> int:
-    """How many fields a value is: pairs of names and values are as many as have a value."""
+    """How many fields a value counts as: for pairs of names and values, those that have a value."""
     return sum(map(bool, value.values())) if isinstance(value, dict) else value is not None

@@ -207,7 +207,7 @@ def _mark(event: Event) -> Mark:
 
 
 def _chunks(session: Session) -> Chunks:
-    """How prompts are cut, as far as the settings say it."""
+    """How prompts are split, as far as the settings show it."""
     size, page = session.setting("chunked_prefill"), session.setting("page_size")
     return Chunks(
         size if isinstance(size, int) else None,

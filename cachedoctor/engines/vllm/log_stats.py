@@ -55,7 +55,7 @@ def read(line: bytes) -> LinePrefix:
 
 
 def _seconds(month: int, day: int, hour: int, minute: int, second: int) -> int | None:
-    """Seconds since the begin of the year; None for what no calendar and no clock has."""
+    """Seconds since the start of the year; None for a date or time that does not exist."""
     if not (1 <= month <= len(_MONTHS) and 1 <= day <= _MONTHS[month - 1] and hour < 24 and minute < 60 > second):
         return None
     return (_BEFORE[month - 1] + day - 1) * _DAY + hour * 3600 + minute * 60 + second
@@ -174,7 +174,8 @@ _LAST_PAIR = late(rb"(?:(?:usage|rate): \d{1,3}(?:\.\d{1,15})?%|(?<!usage)(?<!ra
 
 
 def torn(line: bytes, fields: Mapping[str, Any]) -> bool:
-    """Whether a line has no hit rate because it was cut: a window's edge, a pager, a record continued elsewhere."""
+    """Whether a line lacks its hit rate because it was truncated: at a window's edge, by a pager, or continued in
+    another record."""
     pairs: Mapping[str, str] | None = fields.get("more")
     if pairs is None or _share(pairs.get(_HIT_RATE)) is not None:
         return False

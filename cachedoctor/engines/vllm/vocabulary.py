@@ -29,7 +29,7 @@ _PROCESSES = {
     b"VllmWorker": "process that computes the model, or a part of it",
     b"MainProcess": "process that starts the others, or one that has no name yet",
 }
-"""By the start of a name; a rank may follow it (``EngineCore_DP0``, ``Worker_TP1``)."""
+"""Meaning by the start of a name; a rank may follow it (``EngineCore_DP0``, ``Worker_TP1``)."""
 _WORDS = {
     "rank": "rank of the process among those of the model",
     "pid": "number of the process",
