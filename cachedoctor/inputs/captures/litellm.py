@@ -79,7 +79,7 @@ def _asks_model(row: dict[str, Any]) -> bool:
 
 
 def _body(row: dict[str, Any]) -> tuple[dict[str, Any] | None, bool]:
-    """The body as the gateway got it, else made of messages and parameters; and whether it was cut."""
+    """The body as the gateway received it, else built from messages and parameters; and whether it was truncated."""
     sent = object_of(row.get("proxy_server_request"))
     inner = object_of(sent.get("body")) if sent is not None and "body" in sent else sent
     messages = json_of(row.get("messages"))

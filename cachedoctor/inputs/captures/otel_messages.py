@@ -137,7 +137,7 @@ def _older(said: Attributes, events: list[SpanEvent]) -> list[Attributes]:
 
 
 def _of_event(event: SpanEvent) -> Attributes:
-    """A message out of an event of its own, whose body may stand among its attributes."""
+    """A message from a separate event, whose body may be among its attributes."""
     body = event.body or json_of(event.attributes.get("gen_ai.event.content"))
     body = body if isinstance(body, dict) else {k: v for k, v in event.attributes.items() if "." not in k}
     content = json_of(body["content"]) if isinstance(body.get("content"), str) and body["content"][:2] == "[{" else None

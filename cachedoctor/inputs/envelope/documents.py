@@ -215,7 +215,7 @@ def _in_time_order(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 _LINES = 64
-"""Lines that tell the order."""
+"""Lines that show the order."""
 _BYTES = 1 << 20
 _IN_MEMORY = 32 << 20
 _BLOCK = 1 << 20

@@ -43,7 +43,7 @@ PASTED = (
 """The start of a line after which people paste a quote or a number: of any server, with a date or a service before
 it."""
 WRITTEN = rb"(?:" + SHAPED + rb"|" + _LOGGED + rb")"
-"""A body that a server may have written: enough to tell which text of a record is the line."""
+"""A body that a server may have written: enough to find which text of a record is the line."""
 
 MONTHS = rb"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
 WEEKDAYS = rb"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
@@ -175,7 +175,7 @@ _GO_ON = 20
 
 
 def are_broken(rows: list[bytes]) -> bool:
-    """Whether a terminal broke lines into these rows: many begin no line, and their first word had no room before."""
+    """Whether a terminal broke lines into these rows: many begin no line, and their first word did not fit before."""
     widths = list(map(width_of, rows))
     widest, written = columns(widths), [is_written(row) for row in rows]
     if not widest or widest > _WIDEST or sum(written) * _GO_ON < len(rows):

@@ -44,7 +44,7 @@ class Chain(msgspec.Struct):
         return bool(self.steps)
 
     def body(self, line: bytes) -> bytes | None:
-        """Return what comes after these wrappers; None for a line that somebody else wrote.
+        """Return what comes after these wrappers; None for a line of another writer.
 
         A line without a wrapper that stands once before a message belongs to the message: it is given as it is.
         """
@@ -173,7 +173,8 @@ _HELD_MAX = 4 << 20
 """Bytes of unfinished lines; a log that never ends a line must not fill the memory."""
 _HELD_LINES_MAX = 256
 _ORIGINS_MAX = 256
-"""Servers told apart; each has its own state. Lines of further ones are grouped; no router has so many."""
+"""Maximum servers that are distinguished; each has its own state. Lines of further ones are grouped; no router has so
+many."""
 
 
 class _PartialLine(msgspec.Struct):

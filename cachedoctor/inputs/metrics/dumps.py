@@ -66,7 +66,7 @@ def _wanted(name: str) -> bool:
 
 
 def _places(exposition: Exposition) -> dict[str | None, list[Sample]]:
-    """Samples by the server that a collector says they are of."""
+    """Samples by server, as the labels of a collector show it."""
     found: dict[str | None, list[Sample]] = {}
     for sample in exposition.samples:
         place = next((sample.labels[name] for name in PLACES if name in sample.labels), None)
@@ -93,7 +93,7 @@ def _dump(path: str, source: str, place: str | None, samples: list[Sample], expo
 MOMENTS = 60
 """Number of dumps of a range: the first and the last give the counts, the others show restarts."""
 _LEAST_STEP = 15.0
-"""Seconds: Prometheus asks servers about as often."""
+"""Seconds: about the interval at which Prometheus scrapes servers."""
 _MAX_SAMPLES = 2_000_000
 _NAME = "__name__"
 _SERIES = f"({PATTERN})[:_].*"

@@ -46,7 +46,8 @@ _Event = StoredBlocks | RemovedBlocks | ClearedBlocks
 
 
 class Blinder:
-    """Makes lines of messages, with a key of its own: what has one content has one id within a recording only."""
+    """Makes lines of messages with a separate key for each recording: equal content has equal ids within one recording
+    only."""
 
     def __init__(self, key: bytes | None = None) -> None:
         self._key = key or secrets.token_bytes(32)
@@ -166,7 +167,7 @@ _HINT = "cachedoctor watch --kv-events tcp://HOST:5557 -o kv.jsonl writes a reco
 
 
 def lines(chunks: Iterable[bytes], path: str) -> Iterator[KvLine]:
-    """Yield the lines of a recording; one that is broken, or was cut off, counts as a message that was not read.
+    """Yield the lines of a recording; a broken or truncated one counts as a message that was not read.
 
     Raises:
         CacheDoctorError: it is not a recording.

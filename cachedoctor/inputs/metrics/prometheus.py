@@ -48,7 +48,7 @@ _SAMPLE = late(
     rb"(?:[ \t]++(-?\d{1,20}(?:\.\d{0,20})?))?"
     rb"[ \t]*+(?:#.*+)?"
 )  # fmt: skip
-"""Name, labels, value, timestamp; an exemplar after them says nothing of the value."""
+"""Name, labels, value, timestamp; an exemplar after them does not affect the value."""
 _LABEL = late(rb"[ \t]*+([a-zA-Z_][a-zA-Z0-9_]*+)[ \t]*+=[ \t]*+(" + _QUOTED + rb")[ \t]*+(?:,|$)")
 _META = late(rb"[ \t]*+#[ \t]++(HELP|TYPE)[ \t]++(" + _NAME + rb")(?:[ \t]++(.*+))?")
 _ESCAPE = late(r"\\(.)")

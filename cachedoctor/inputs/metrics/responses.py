@@ -41,7 +41,7 @@ class PlacedObject(NamedTuple):
 
 
 def values(chunks: Iterable[bytes], path: str) -> Iterator[PlacedObject]:
-    """Yield the objects in a file; one that is cut off by the end of the file is left out.
+    """Yield the objects in a file; one that is truncated by the end of the file is left out.
 
     Raises:
         CacheDoctorError: it is not JSON, or too much of it is one value.
@@ -133,7 +133,7 @@ class Usage(msgspec.Struct):
     prompt_tokens: _Tokens | None = None
     prompt_tokens_details: _Details | None = None
     input_tokens: _Tokens | None = None
-    """Of /v1/responses: all. Of /v1/messages: without those that were read from the cache or written to it."""
+    """For /v1/responses: all. For /v1/messages: without those that were read from the cache or written to it."""
     input_tokens_details: _Details | None = None
     cache_read_input_tokens: _Tokens | None = None
     cache_creation_input_tokens: _Tokens | None = None
@@ -172,7 +172,7 @@ class Response(msgspec.Struct):
     body: msgspec.Raw = _NONE
     message: msgspec.Raw = _NONE
     diagnostics: msgspec.Raw = _NONE
-    """Why less was reused, as the provider says; recordings of agents write their own reasons in this form."""
+    """Why less was reused, according to the provider; recordings of agents contain their own reasons in this form."""
 
     def layers(self) -> list[Response]:
         """Itself, and what an event, a batch file (in two wrappers) or a proxy has wrapped."""
@@ -242,7 +242,8 @@ def _of_usage(usage: Usage) -> ResponseUsage | None:
 
 
 def _sound(found: ResponseUsage) -> ResponseUsage:
-    """More than the whole cannot have been reused: SGLang said so of retracted requests up to 0.5.3 (PR 11900)."""
+    """Reject more reused tokens than prompt tokens: SGLang reported that for retracted requests up to 0.5.3 (PR
+    11900)."""
     if found.cached_tokens is not None and found.cached_tokens > found.prompt_tokens:
         return msgspec.structs.replace(found, cached_tokens=None)
     return found
@@ -309,7 +310,7 @@ def of_answer(answer: bytes) -> Answer | None:
 
 
 def claim_of(answer: bytes) -> ClaimedRequest | None:
-    """Read why less was reused, as what is kept of one answer says, with its counts; None where it says nothing."""
+    """Read why less was reused, from what is kept of one answer, with its counts; None if it does not show it."""
     reader = _of_one(answer)
     if reader is None or len(reader.claims) != 1:
         return None
@@ -333,7 +334,7 @@ def _of_one(answer: bytes) -> _AnswerSums | None:
 
 
 def _begun(chunks: Iterable[bytes]) -> tuple[bytes, Iterator[bytes]]:
-    """The beginning of a file, and all of it."""
+    """The beginning of a file, and its whole content."""
     iterator, parts = iter(chunks), list[bytes]()
     while sum(map(len, parts)) < recognise.HEAD:
         part = next(iterator, None)
@@ -353,7 +354,7 @@ def _of_recording(data: bytes, reader: _AnswerSums, path: str) -> None:
 
 
 class _AnswerSums:
-    """Adds up answers; what a stream says of one request in several of its lines is one answer."""
+    """Adds up answers; several lines of a stream about one request count as one answer."""
 
     def __init__(self, path: str) -> None:
         self.answers = Answers(path, "responses")

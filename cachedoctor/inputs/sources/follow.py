@@ -19,7 +19,7 @@ POLL_SECONDS = 0.05
 """Twenty looks a second cost a few thousandths of a core."""
 
 _TAIL = 64 * 1024
-"""Bytes remembered of what was read: they tell the copy of a file from other files."""
+"""Bytes remembered of what was read: they distinguish a copy of the file from other files."""
 _COARSE = 0.1
 """Seconds after which a change in a folder is visible in its mtime, whatever the resolution of the system clock."""
 _LAST = 8 * 1024 * 1024
@@ -46,7 +46,7 @@ class FollowSource:
     def __init__(
         self, path: str, poll: float = POLL_SECONDS, stop: Callable[[], bool] = _never, *, waits: bool = True
     ) -> None:
-        """``waits``: pauses by itself; else each look that found nothing yields ``b""``, and whoever asks pauses."""
+        """``waits``: pauses by itself; else each poll that found nothing yields ``b""``, and the caller pauses."""
         self.path = path
         self._poll = poll
         self._stop = stop
@@ -124,7 +124,7 @@ class _End:
 
 
 class _Turn:
-    """One file from its first byte until it is cut, replaced or no longer wanted."""
+    """One file from its first byte until it is truncated, replaced or no longer wanted."""
 
     def __init__(self, path: str, file: FileIO, generations: Generations) -> None:
         self._path = path
@@ -179,7 +179,8 @@ class _Turn:
                 time.sleep(poll)
 
     def _read(self, first: bytes = b"") -> bytes | None:
-        """Read on; None when what had been read is gone: the file was cut. The first bytes must hold ``first``."""
+        """Read on; None if what had been read is gone because the file was truncated. The first bytes must hold
+        ``first``."""
         if not self.tail:
             return self._read_first(first)
         checked = self.tail[-_CHECKED:]
@@ -210,7 +211,7 @@ class _Turn:
         return data
 
     def _may_have_successors(self, cut: bool) -> bool:
-        """Whether it is worth a look at the folder; a file at rest costs no more than a look at its name."""
+        """Whether listing the folder is worthwhile; for a file at rest only its name is checked."""
         named, is_ours = _status(self._path), _is_at(self._path, self._key)
         if is_ours and self.tail and not cut:
             return False
@@ -228,7 +229,7 @@ class _Turn:
         return self._looked != before
 
     def _handed_over(self, cut: bool) -> Iterator[bytes]:
-        """Find the successors, if any, and yield what is left of this file or, when it was cut, of its copy."""
+        """Find the successors, if any, and yield what is left of this file or, if it was truncated, of its copy."""
         found = self._generations.opened() or []
         data: bytes | None = b""
         # The last lines may have come between our last read and the moment the file was replaced.

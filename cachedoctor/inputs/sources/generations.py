@@ -39,7 +39,8 @@ def in_time_order(paths: list[str]) -> list[str]:
 
 
 def rotations(path: str, names: list[str], *, packed: bool = False) -> list[str]:
-    """Of ``names`` in the folder of ``path``, those that ``path`` may have had before, oldest first, itself the last.
+    """Return those of ``names`` in the folder of ``path`` that may be earlier files of this log, oldest first, ``path``
+    itself last.
 
     Compressed ones are left out unless ``packed``; then one that is being compressed counts once. A path that is
     itself a rotation (``server.log.1``) never had another name.
@@ -71,7 +72,7 @@ Key = tuple[int, int]
 """Device and inode."""
 
 _HEAD = 4096
-"""Bytes that tell a file from the one that had its inode before, and a copy from another file."""
+"""Bytes that distinguish a file from the one that had its inode before, and a copy from another file."""
 _ATTEMPTS = 100
 """Attempts to list the folder while names change during the listing."""
 
@@ -182,7 +183,7 @@ def close(files: Iterable[FileIO]) -> None:
 
 
 def _finished(found: list[Generation]) -> list[Generation]:
-    """Leave out what the next file holds as well: a copy of it that is being made, before it is cut."""
+    """Leave out what the next file contains as well: a copy that is being made before the file is truncated."""
     kept = []
     for generation, after in zip_longest(found, found[1:]):
         end = generation.size

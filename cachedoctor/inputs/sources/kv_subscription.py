@@ -49,7 +49,7 @@ class KvSubscription:
         self._sockets: list[zmq.Socket[bytes]] = []
         self._asking: list[zmq.Socket[bytes]] = []
         self._silent: dict[int, float] = {}
-        """When an endpoint was asked that has not answered since."""
+        """Time at which an endpoint that has not answered since was asked."""
 
     def __enter__(self) -> KvSubscription:
         """Open the sockets.
@@ -113,7 +113,7 @@ class KvSubscription:
                     yield Arrived(source, socket.recv_multipart())
 
     def earlier(self, source: int, first: int) -> Iterator[list[bytes]]:
-        """Ask an endpoint for its messages from number ``first`` on; none where it has none, or is not asked.
+        """Ask an endpoint for its messages from number ``first`` on; none if it has none, or cannot be asked.
 
         Each as it was published: its number and payload last.
         """
