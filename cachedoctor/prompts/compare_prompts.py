@@ -214,7 +214,7 @@ def _reusable(
 
 
 def _user_starts(prompt: Prompt, tokens: TokenArrays, lead: int) -> list[int]:
-    """Token indexes at which user messages begin: at the template's marker, or where the request says."""
+    """Token indexes at which user messages begin: at the template's marker, or at the places from the request."""
     starts = [found.start() for found in USER.finditer(prompt.text)] or _user_places(prompt)
     return [bisect_right(tokens.starts, start) - 1 + lead for start in starts]
 

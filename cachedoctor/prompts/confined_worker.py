@@ -24,7 +24,7 @@ _HINT = "give a tokenizer.json, a .gguf, or http://host:port of a running llama-
 
 
 def from_path(name: str) -> Pipeline:
-    """Load a ``tokenizer.json`` or the vocabulary of a ``.gguf``; a directory stands for the ``tokenizer.json`` in it.
+    """Load a ``tokenizer.json`` or the vocabulary of a ``.gguf``; for a directory, the ``tokenizer.json`` in it.
 
     Raises:
         CacheDoctorError: it cannot be used, with a hint.
@@ -54,7 +54,7 @@ _OURS = "give the tokenizer and template of the server's model"
 
 
 class Worker:
-    """The tokenizer and the template that were loaded, and what can be asked of them."""
+    """The tokenizer and the template that were loaded, and the requests that they answer."""
 
     def __init__(self) -> None:
         self._tokenizer: Pipeline | None = None

@@ -92,7 +92,7 @@ def least_change(a: Prompt, b: Prompt, tokenizer: Tokenizer, render: Callable[[P
 
 
 def _place(kind: str, places: list[str]) -> str | None:
-    """Where it is: of a list that is shorter now, where the older request goes on."""
+    """Where the change is: for a list that is shorter now, where the older request continues."""
     at_tools = [place for place in places if place.startswith("tools")]
     return next(iter([*(at_tools if kind.startswith("tool") else []), *places]), None)
 

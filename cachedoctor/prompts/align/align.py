@@ -118,7 +118,7 @@ def common_suffix(a: Sequence[object], b: Sequence[object], limit: int) -> int:
 
 
 def edit_script(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[Edit]:
-    """How A becomes B; see `Edit` for how to read it."""
+    """Edits that turn A into B; see `Edit` for how to read it."""
     front = common_prefix(a, b)
     back = common_suffix(a, b, min(len(a), len(b)) - front)
     mid_a, mid_b = a[front : len(a) - back], b[front : len(b) - back]
@@ -131,7 +131,7 @@ def edit_script(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[Edit]:
 
 
 def apply(a: Sequence[T], edits: list[Edit], b: Sequence[T]) -> list[T]:
-    """B again, from A and the tokens of B that the script says are new."""
+    """Rebuild B from A and the tokens of B that are new according to the script."""
     out: list[T] = []
     for edit in edits:
         if edit.op in ("equal", "move"):

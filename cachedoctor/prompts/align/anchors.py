@@ -242,7 +242,7 @@ def _marks(raw: bytes, start: int, end: int, k: int, parts: int) -> bytes:
 
 
 def _places(marks: bytes, part: int) -> array[int]:
-    """Where a byte stands, in order."""
+    """Positions of a byte, in order."""
     return array("i", (found.start() for found in re.finditer(re.escape(bytes([part])), marks, re.DOTALL)))
 
 

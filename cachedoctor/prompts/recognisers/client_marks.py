@@ -86,7 +86,7 @@ _OF = late(r"\b(?:conversations?|sessions?|transcript|chat|history|messages|task
 _SMALL = late(r"\btitles?\b|\btopics?\b|\btags\b|\b\d+[ -](?:words?|characters?)\b", re.I)
 """Words of a request for a title or tags: also a summary, but a separate request that compacts nothing."""
 _LOOK = 600
-"""Code points at the beginning of a message in which it says what it asks for."""
+"""Code points at the beginning of a message within which it states its request."""
 _LONG = 24
 """Code points from which a message is unlikely to be in two conversations by chance."""
 

@@ -166,7 +166,7 @@ def random_id(d: FirstDifference) -> Recognition | None:
 
 
 def counter(d: FirstDifference) -> Recognition | None:
-    """A number that something counts up (or, if it says what is left, down)."""
+    """A number that something counts up (or down, if it shows what is left)."""
     found = covering(d, _OF)
     if found:
         a, b = (m.group() for m in found)
@@ -190,7 +190,7 @@ def counter(d: FirstDifference) -> Recognition | None:
 
 
 def measured(d: FirstDifference) -> Recognition | None:
-    """What a program measures and writes before what is said: a temperature, a charge, a speed."""
+    """What a program measures and writes before the conversation: a temperature, a charge, a speed."""
     if not d.places or not all(place.startswith(_HEAD) for place in d.places):
         return None
     found = covering(d, _MEASURED)

@@ -118,7 +118,7 @@ def retokenised(d: FirstDifference) -> Recognition | None:
 
 
 def appended(d: FirstDifference) -> Recognition | None:
-    """One prompt is the beginning of the other: nothing is lost."""
+    """One prompt is a prefix of the other: nothing is lost."""
     if d.offset < min(len(d.a.text), len(d.b.text)):
         return None
     a, b = snippet(d)

@@ -123,7 +123,7 @@ def split_reasoning(text: str) -> tuple[str, str]:
 
 
 def head(turns: list[MessageTurn]) -> int:
-    """How many turns come before the conversation: the system prompt."""
+    """Number of turns before the conversation: the system prompt."""
     return next((i for i, turn in enumerate(turns) if turn.role not in ("system", "developer")), len(turns))
 
 

@@ -34,7 +34,7 @@ _CACHE_LIMIT = 50_000
 
 
 def _byte_letters() -> str:
-    """The 256 letters of byte-level BPE: printable bytes stand for themselves, the others for U+0100 and up."""
+    """The 256 letters of byte-level BPE: printable bytes represent themselves, the others U+0100 and up."""
     shown = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     hidden = iter(range(0x100, 0x200))
     return "".join(chr(byte if byte in shown else next(hidden)) for byte in range(256))
@@ -85,7 +85,7 @@ class WordEncoder:
         whole: Whole = "never",
         unknown: int | None = None,
     ) -> None:
-        """``whole``: which words are taken at once when they are tokens; ``unknown``: stands for what has no token."""
+        """``whole``: which words become one token if they are one; ``unknown``: replaces what has no token."""
         self._vocab, self._rank, self._bytelevel, self._whole, self._unknown = vocab, rank, bytelevel, whole, unknown
         self._known: dict[str, Pieces] = {}
 
@@ -178,7 +178,7 @@ class Pipeline:
 
     @property
     def local(self) -> bool:
-        """Text can be encoded in parts that are cut before a blank between two ASCII letters (see ``splice``)."""
+        """Text can be encoded in parts that are split before a space between two ASCII letters (see ``splice``)."""
         if not self._specials.local or (self._late and not self._late.local):
             return False
         probe = " ".join(f"{char}b{char}" for char in string.ascii_letters)

@@ -81,7 +81,7 @@ class PreTokenizer(NamedTuple):
     ignore_merges: bool = False
     """A piece that is a complete token is used without applying merges."""
     add_bos: bool = False
-    """The server puts the BOS token in front unless the file says otherwise."""
+    """The server adds the BOS token in front unless the file specifies otherwise."""
 
 
 def _table() -> dict[str, PreTokenizer]:
