@@ -111,7 +111,7 @@ def is_word(text: str) -> bool:
 
 
 def is_random(text: str) -> bool:
-    """Whether a long text of letters and digits, in base64 also of ``+`` and ``/``, looks drawn."""
+    """Whether a long text of letters and digits, in base64 also of ``+`` and ``/``, looks random."""
     kinds = {_CLASS.get(char, "") for char in text} - {""}
     if "0" in kinds and _HEX.match(text):
         return len(kinds) > 1 and len(text) >= _HEX_LEAST
@@ -128,7 +128,7 @@ def is_random(text: str) -> bool:
 
 
 def is_random_short(text: str, least: int = _EDGE) -> bool:
-    """Whether a text that something else calls a secret, or that is cut, looks drawn: no word and no number."""
+    """Whether a truncated text, or one that its context calls a secret, looks random: not a word and not a number."""
     if len(text) < least or is_word(text):
         return False
     kinds = {_CLASS.get(char, "") for char in text} - {""}

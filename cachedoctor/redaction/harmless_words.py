@@ -60,7 +60,7 @@ _DIGITS = 12
 
 
 def hashed(text: str) -> str:
-    """Return a hash that tells two texts apart; of a hash itself."""
+    """Return a hash that distinguishes texts; a hash is returned unchanged."""
     if _HASH.fullmatch(text):
         return text
     import hashlib  # takes longer to import than a short log to read

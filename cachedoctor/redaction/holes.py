@@ -1,4 +1,4 @@
-"""What becomes of a value in a recognised line of llama-server or a small program: kept, simplified or replaced."""
+"""How a value in a recognised line of llama-server or a small program is treated: kept, simplified or replaced."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ _NUMBERED = late(rb"\(\d{1,15} tokens\)")
 
 
 def _error(raw: bytes) -> bytes | None:
-    """Keep what the server says of a prompt that is too long, in a wording that is not known as well."""
+    """Keep the server's message about a prompt that is too long, even in an unknown wording."""
     if _ERRORS.fullmatch(raw):
         return raw
     found = _TOO_LONG.search(raw)
@@ -209,7 +209,7 @@ _HARMLESS = late(
 WORD = late(rb"\s+|\[[^\]\s]*\]:?|\S+")
 """A part of what comes before a message."""
 _CACHED = late(rb"(?:\A| )\d{1,15} \Z")
-"""How many tokens of a broken line of TabbyAPI were reused; the line continues ``cached tokens``."""
+"""Reused tokens in a broken line of TabbyAPI, which continues ``cached tokens``."""
 
 
 def replaced_in_program(name: str, kind: str, raw: bytes, tokens: StandInNames) -> bytes:

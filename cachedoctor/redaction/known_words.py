@@ -1,4 +1,4 @@
-"""Words that tell nothing about a user: names from the sources of llama.cpp, vLLM and SGLang. Data only."""
+"""Words that show nothing about a user: names from the sources of llama.cpp, vLLM and SGLang. Data only."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _FUNCTIONS = """
     unload_all unload_lru update update_batch update_chat_ update_slots warmup yield_to_queue
 """
 FUNCTIONS = _words_known_words(_FUNCTIONS) | frozenset(word[:12] for word in _words_known_words(_FUNCTIONS))
-"""Functions that print a line; after ``slot`` and ``srv`` they are cut to 12 characters."""
+"""Functions that print a line; after ``slot`` and ``srv`` they are truncated to 12 characters."""
 
 SAMPLERS = _words_known_words("""
     logits logit-bias penalties dry top-n-sigma top-k typical top-p min-p xtc temp temp-ext temperature dist greedy

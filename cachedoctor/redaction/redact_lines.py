@@ -87,7 +87,7 @@ _HEADER = late(rb"(?:" + _HEADER_FIELD.pattern + rb"[; \",]*)+")
 
 
 class FieldSpan(NamedTuple):
-    """A value in a line; offsets count from the begin of the line."""
+    """A value in a line; offsets count from the start of the line."""
 
     name: str
     kind: str

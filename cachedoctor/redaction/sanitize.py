@@ -134,7 +134,7 @@ class ShownReport(Report):
 
 
 class _Sessions(Sequence[Session]):
-    """Sessions as they may be shown; a log can hold very many, so that nobody gets them all at once."""
+    """Sessions as they may be shown, converted one by one, because a log can hold very many."""
 
     def __init__(self, sessions: Sequence[Session]) -> None:
         self._sessions = sessions

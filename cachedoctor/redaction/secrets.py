@@ -203,7 +203,7 @@ def regions(text: str) -> list[Region]:
 
 
 def merged(found: list[Region]) -> list[Region]:
-    """Join regions that overlap; the widest says what they are, of equally wide ones the first."""
+    """Join regions that overlap; the widest decides the kind, of equally wide ones the first."""
     out: list[Region] = []
     widest = 0
     for region in sorted(found, key=lambda r: r.start):
@@ -293,7 +293,7 @@ _GLUED = r"(?<=[A-Za-z0-9])"
 _GROUP = late(r"\([^()]*\)")
 _LITERAL = late(r"((?:\\\W|[^\\\[(.?*+{])+)(?![?*{])")
 _UNNAMED = 30
-"""Characters of a credential that begins with no text of its own."""
+"""Minimum characters of a credential without a literal prefix."""
 
 
 @cache
@@ -336,7 +336,7 @@ _GLUED_REST, _GLUED_LONG, _GLUED_SHARE = 12, 40, 0.15
 """Characters required after a key's prefix if a letter precedes it (``tshpat_...``, but not ``task-1``); and the length
 from which this share of characters must differ in class from the previous one."""
 _WORD_IN_SK = late(r"(?<![A-Za-z])(?:ta|di|ri|de|ma|a|hu|du|whi|fla|sub-?ta|multi-?ta)\Z", re.I)
-"""Begin of a word that ends in ``sk``."""
+"""Start of a word that ends in ``sk``."""
 
 
 def _glued(rows: list[Credential], text: str, start: int, end: int) -> Iterator[Region]:
@@ -403,7 +403,7 @@ def _fits(must_be: str, rest: str) -> bool:
 
 
 def _drawn(text: str, start: int, end: int) -> Iterator[Region]:
-    """Find parts of a word that look drawn; parts next to them that are not words are of the same key."""
+    """Find parts of a word that look random; neighbouring parts that are not words belong to the same key."""
     pieces, last = list(_PIECE.finditer(text, start, end)), -1
     is_id = len(pieces) > 1 and _IDS.search(text, start, pieces[1].start()) is not None
     if not is_id and _is_drawn_whole([piece[0] for piece in pieces]):

@@ -23,7 +23,7 @@ class StandInNames:
         self._key = secrets.token_bytes(32)
         self._numbers: dict[bytes, int] = {}
         self.counts: dict[str, int] = {}
-        """How many different secrets of each kind were numbered."""
+        """Number of different secrets of each kind that were numbered."""
 
     def name(self, kind: str, secret: bytes) -> bytes:
         """Return the name of ``secret`` without brackets, ``path-1``."""
