@@ -1,4 +1,4 @@
-"""Reads command lines of llama-server, and settings of ollama, LM Studio and Jan that stand for its options."""
+"""Reads command lines of llama-server, and the settings of ollama, LM Studio and Jan that correspond to its options."""
 
 from __future__ import annotations
 

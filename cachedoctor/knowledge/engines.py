@@ -20,7 +20,7 @@ class EngineFacts(msgspec.Struct, frozen=True):
     starts: str
     """Pattern of what starts it in a command line."""
     rules: str
-    """How the codes of its rules begin: ``CD5``."""
+    """Prefix of the codes of its rules: ``CD5``."""
     evicted_rule: str
     """Code of the rule about evicted blocks."""
     changed_rule: str
@@ -130,7 +130,7 @@ LIST = ", ".join(_TITLES)
 """``vLLM, SGLang``."""
 SERVERS = f"llama-server, {EITHER}"
 METRICS_OF_LLAMA = "llamacpp"
-"""How the names of llama-server's counters begin."""
+"""Prefix of the names of llama-server's counters."""
 LABELS_EXAMPLE = f"'job=\"{next(iter(ENGINES))}\"'"
 """Matcher of labels for Prometheus."""
 

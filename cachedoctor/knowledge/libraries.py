@@ -23,7 +23,7 @@ LIBRARIES = {
     "ray": ("ray>=2.40",),
     "s3": ("fsspec>=2025.2", "s3fs>=2025.2"),
 }
-"""By the name of the extra (``pyproject.toml``), without uvloop, which only makes the proxy faster."""
+"""Libraries by the name of their extra (``pyproject.toml``), without uvloop, which only makes the proxy faster."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -289,8 +289,8 @@ INSTEAD = {
 """What took the place of a removed option that has no other name, for the builds after it."""
 
 READ_BOTH_WAYS = 7376
-"""From here on a switch and its negation are one option; an off value of its variable is respected, too. Before, a
-variable that said off did nothing."""
+"""From here on a switch and its negation are one option; an off value of its variable is respected, too. Before, an off
+value of the variable had no effect."""
 
 UNREAD_ENV = {"LLAMA_ARG_KV_SPLIT", "LLAMA_ARG_NO_CONTEXT_SHIFT", "LLAMA_ARG_NO_ENDPOINT_SLOTS"}
 """Variables whose value inverts their option, or whose meaning is uncertain: their value is not read."""
