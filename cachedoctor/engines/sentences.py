@@ -209,7 +209,7 @@ class CertainLine(NamedTuple):
 
     row: Sentence
     engine: str
-    """Empty where the process may be any."""
+    """Empty if the process may be any."""
     line: int
     mark: Mark
     numbers: dict[str, float]

@@ -65,7 +65,7 @@ def _end(rows: list[bytes], at: int) -> int:
 
 
 def _ways(rows: list[bytes], widths: list[int], widest: int) -> list[tuple[bytes, int]]:
-    """Give what may be the record that begins in the first row, the likeliest first, and how many rows it takes."""
+    """Give the possible records that begin in the first row, the likeliest first, and how many rows each uses."""
     full, tight = _by_width(rows, widths, widest), _tight(rows, widths, widest)
     ways = [full] if full[1] == tight else [_by_words(rows, tight), full]
     return ways + [_by_words(rows, used) for used in range(2, min(len(rows), _WORDS) + 1)]
@@ -80,7 +80,7 @@ def _tight(rows: list[bytes], widths: list[int], widest: int) -> int:
 
 
 def _by_width(rows: list[bytes], widths: list[int], widest: int) -> tuple[bytes, int]:
-    """Join rows as long as they are full; of a blank at their end terminals copy nothing."""
+    """Join rows as long as they are full; terminals do not copy a space at the end of a row."""
     record, used = rows[0], 1
     while used < len(rows) and widths[used - 1] >= widest - 1:
         record += (b"" if widths[used - 1] == widest else b" ") + rows[used]

@@ -83,7 +83,7 @@ HYBRID = (
     "Nemotron_Nano", "Phi4Flash", "MiniMaxM1", "BailingMoeLinear",
 )  # fmt: skip
 """Beginnings of architectures with layers that hold a state instead of keys and values (gated delta nets, Mamba, short
-convolutions) beside attention."""
+convolutions), in addition to attention."""
 RECURRENT = ("Mamba", "FalconMamba", "RWKV")
 """Beginnings of architectures that have only such layers."""
 

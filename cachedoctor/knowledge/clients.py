@@ -31,7 +31,7 @@ class Habit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     name: str
     writes: str
-    """What it writes, as the end of a sentence that the client's title begins."""
+    """What it writes, as the predicate of a sentence whose subject is the client's title."""
     where: Literal["head", "tools", "history", "request"]
     versions: str
     """Versions that are known to do it, in words."""
@@ -57,7 +57,7 @@ class Habit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     dated: bool = False
     """True if it is named only when the prompt shows a version older than ``fixed``."""
     fixed: str | None = None
-    """The version that no longer does it; None where none is known."""
+    """The version that no longer does it; None if none is known."""
 
 
 class Client(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -66,7 +66,7 @@ class Client(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     name: str
     title: str
     says: str = ""
-    """Regular expression: how it names itself in its system prompt; empty where it does not."""
+    """Regular expression: how it names itself in its system prompt; empty if it does not."""
     version: str = ""
     """Regular expression: where its prompts show a version."""
     habit: list[Habit]

@@ -153,7 +153,7 @@ def image_at(words: list[str]) -> tuple[int, list[str]]:
 
 
 def container_at(words: list[str]) -> int | None:
-    """Place of the program that runs a container; None where there is none."""
+    """Position of the program that runs a container; None if there is none."""
     return next((i for i, word in enumerate(words) if re.split(r"[/\\]", word)[-1] in _CONTAINERS), None)
 
 

@@ -67,7 +67,7 @@ def checkpoints(length: int, user_starts: list[int], build: int = NEWEST, memory
 
 
 def _spaced(places: list[int], step: int, first: int = 1, always: list[int] | None = None) -> list[int]:
-    """Places from ``first`` on that lie more than ``step`` after the one before, or that are kept whatever happens."""
+    """Positions from ``first`` on that are more than ``step`` after the previous one, or that are always kept."""
     kept: list[int] = []
     for place in sorted(set(places)):
         if place >= first and (not kept or place > kept[-1] + step or place in (always or [])):
@@ -114,7 +114,7 @@ CHANGES = (5456, 6180, 6751, 7079, 8156, 8352, 8672, 8929, 9294, 9538, 9713)
 
 
 def representatives(build: int | None, low: int | None, high: int | None) -> list[int]:
-    """Give one build for each set of rules that may apply, where the build is known or lies in a range (None: open)."""
+    """Give one build for each set of rules that may apply, if the build is known or within a range (None: open)."""
     if build is not None:
         return [build]
     least, most = low or SAMPLED[0], high or NEWEST
@@ -198,7 +198,7 @@ def _threshold(common: int, window: int, build: int, whole: bool) -> int:
 
 
 def _back(window: int, build: int, whole: bool) -> int:
-    """Tokens of the common prefix that the memory must reach back over. ``whole``: the prompt has nothing new."""
+    """Tokens of the common prefix that the memory must roll back. ``whole``: the prompt has nothing new."""
     if build < 6751 or 8672 <= build < 9294:
         return window
     if build < 8672:

@@ -55,9 +55,9 @@ class EngineFacts(msgspec.Struct, frozen=True):
     tokenizes_chats: bool
     """``/tokenize`` takes a chat request."""
     metrics_hint: str
-    """What its /metrics page needs; empty where the page is always available."""
+    """What its /metrics page needs; empty if the page is always available."""
     session_fields: tuple[str, ...]
-    """Body fields that name the session for which the cache keeps the prompt; empty where there are no such
+    """Body fields that name the session for which the cache keeps the prompt; empty if there are no such
     sessions."""
 
 

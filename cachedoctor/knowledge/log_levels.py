@@ -124,7 +124,7 @@ def show_text(low: int | None, high: int | None) -> tuple[str, list[OptionChange
 
 
 def _variables(high: int | None) -> list[OptionChange]:
-    """Variables that show the text; a build that does not know one ignores it."""
+    """Variables that show the text; builds that do not know one ignore it."""
     if high is not None and high < _TEXT:
         return []
     both = server_options.SLOTS_N_DIFF.env[0].exists(None, high) is not False

@@ -19,7 +19,7 @@ class Name(msgspec.Struct, frozen=True):
     last: int | None = None
 
     def exists(self, low: int | None, high: int | None) -> bool | None:
-        """Whether the builds from ``low`` to ``high`` have it: all, none, or None where that is open.
+        """Whether the builds from ``low`` to ``high`` have it: all, none, or None if that is open.
 
         Between the last sample without a name and the first one with it nothing is known.
         """

@@ -42,7 +42,7 @@ def sound_json(text: _Text) -> _Text:
 
 
 def longest_prefix(text: _Text, others: Iterable[_Text]) -> int | None:
-    """Return how many characters, or bytes, ``text`` begins with like the one of ``others`` that is most like it.
+    """Return the length in characters, or bytes, of the longest common prefix of ``text`` with one of ``others``.
 
     None without another. One that is not longer like it than the best so far is passed over at a glance.
     """
@@ -56,7 +56,7 @@ def longest_prefix(text: _Text, others: Iterable[_Text]) -> int | None:
 
 
 def common_prefix(a: _Text, b: _Text) -> int:
-    """Return how many characters, or bytes, both begin with.
+    """Return the length of the common prefix in characters, or bytes.
 
     Found by halving a stretch: comparing slices is fast, one character after the other is not, and texts that differ
     at their beginning are not copied to their end.

@@ -31,7 +31,7 @@ Tell = Callable[[str, str], None]
 
 @contextlib.contextmanager
 def new_file(path: str) -> Iterator[IO[bytes]]:
-    """Open a file that is there from its first line on, since a recording that is interrupted is one, too.
+    """Create the file at once, because an interrupted recording is one, too.
 
     Raises:
         CacheDoctorError: it exists already, or cannot be written.
@@ -96,7 +96,7 @@ class KvRecorder:
                 )
 
     def take(self, frames: Sequence[bytes], source: int, subscription: KvSubscription | None = None) -> None:
-        """Record a message, and what was missed before it where the server still has it.
+        """Record a message, and missed ones before it if the server still has them.
 
         Raises:
             CacheDoctorError: the endpoint has sent nothing but something else.
@@ -121,7 +121,7 @@ class KvRecorder:
         self._keep(message)
 
     def _catch_up(self, subscription: KvSubscription, source: int, first: int) -> None:
-        """Record what a server sent before, as far as it still has it, up to the last message."""
+        """Record what a server sent earlier, as far as it still has it, up to the last message."""
         for frames in subscription.earlier(source, first):
             message = self._blinder.message(frames, source)
             if message is not None and message.number > self._last.get(source, -1):

@@ -1,4 +1,4 @@
-"""Where prompt tokens went, in rows that add up, and what the requests of each client took."""
+"""Where prompt tokens went, in rows that add up, and how many the requests of each client used."""
 
 from __future__ import annotations
 

@@ -37,16 +37,16 @@ class Advice(msgspec.Struct):
 
 
 class KnownClient(msgspec.Struct):
-    """A program that is known to write what differs there (docs/clients.md)."""
+    """A program that is known to write the text that differs (docs/clients.md)."""
 
     title: Text
     """Its usual name: ``Claude Code``."""
     habit: Text
     """Its row in the table: ``claude-code/billing-header``."""
     writes: Text
-    """What it writes, as the end of a sentence that the title begins."""
+    """What it writes, as the predicate of a sentence whose subject is the title."""
     fixed: str | None
-    """The version that no longer does it; None where none is known."""
+    """The version that no longer does it; None if none is known."""
     sources: list[Text]
     """Threads, changelogs and source files that prove it."""
 
@@ -198,7 +198,7 @@ class PromptDiff(msgspec.Struct):
     reusable: dict[str, int]
     """Tokens the server can reuse, by kind of memory: attention, swa, hybrid."""
     edits: list[Edit] | None
-    """Only when the whole difference was asked for."""
+    """Set only if the whole difference was requested."""
     summary: str | None
     """What the edits amount to, in words."""
     excerpt: Excerpt | None

@@ -41,7 +41,7 @@ class Cost(msgspec.Struct):
 
     tokens: Long
     ms: LongMs | None
-    """Milliseconds; None where the log has no timings."""
+    """Milliseconds; None if the log has no timings."""
     ms_from: Literal["depth", "mean"] | None = None
     """Taken from the speed at that depth, fitted to this server's timings, or from the mean speed of each request.
     Added after the first release of v1: may be missing."""
@@ -66,11 +66,11 @@ class Remedy(msgspec.Struct):
     """Whether it fixes the cause, helps or costs depending on conditions in its text, or only shows more of the cause.
     Added after the first release of v1: may be missing."""
     replay: OptionReplay | None = None
-    """What the replay shows of the options; None where they were not tried. Added after the first release of
+    """What the replay shows of the options; None if they were not tried. Added after the first release of
     v1: may be missing."""
 
     def __post_init__(self) -> None:
-        """Write the commands that the options are; a command of ours fixes nothing."""
+        """Set ``commands`` from the options; a cachedoctor command alone fixes nothing."""
         if not self.commands:
             self.commands = option_rows(self.options)
         if self.purpose == "fix" and self.commands and all(c.startswith("cachedoctor ") for c in self.commands):
@@ -280,7 +280,7 @@ class Verdict(msgspec.Struct, frozen=True, gc=False):
     avoidable_ns: int = 0
     """Nanoseconds that fixing its causes would have saved, each token counted once."""
     slot_lost: bool = False
-    """Every cause is one of the slot's: the client changed nothing."""
+    """True if every cause is in the slot and the client changed nothing."""
     named: bool = False
     """A rule names a cause, even if that rule is switched off."""
     undecided: bool = False
@@ -288,7 +288,7 @@ class Verdict(msgspec.Struct, frozen=True, gc=False):
     guessed: bool = False
     """Every cause has a low confidence."""
     costliest: str | None = None
-    """Code of the costliest cause; None where no rule names one."""
+    """Code of the costliest cause; None if no rule names one."""
 
 
 NO_VERDICT = Verdict()

@@ -105,7 +105,7 @@ class Fix(msgspec.Struct):
     """Remedies of its findings that are not merged into these options, where it is known what starts it. Where nothing
     is merged, there are no codes and no steps. Added after the first release of v1: may be missing."""
     replay: OptionReplay | None = None
-    """What the replay shows of all options together; None where they were not tried. Added after the first
+    """What the replay shows of all options together; None if they were not tried. Added after the first
     release of v1: may be missing."""
 
 
@@ -130,7 +130,7 @@ class OptionChange(msgspec.Struct, frozen=True):
 
     @property
     def words(self) -> list[str]:
-        """The words of a command line, unquoted; none where it is left out."""
+        """The words of a command line, unquoted; none if it is left out."""
         if self.remove:
             return []
         if self.variable:

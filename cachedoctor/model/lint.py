@@ -19,7 +19,7 @@ TrialVerdict = Literal["yes", "no", "refused", "unknown"]
 
 
 class LintError(msgspec.Struct):
-    """A request that does not continue where the one before it in its conversation ends."""
+    """A request that does not continue the previous one of its conversation."""
 
     path: Text
     """The request: file and number, ``bodies.jsonl#4``."""
@@ -51,7 +51,7 @@ class LintError(msgspec.Struct):
     client: KnownClient | None = None
     """Client that writes it, if the prompts prove it."""
     answered_tokens: Amount | None = None
-    """Prompt tokens as the server counted them, by its answer; None where the recording has none."""
+    """Prompt tokens as the server counted them, by its answer; None if the recording has none."""
     answered_reused: Amount | None = None
     """Those of them that the server reused."""
     least_cost: Amount | None = None
@@ -60,7 +60,7 @@ class LintError(msgspec.Struct):
 
 
 class LintHint(msgspec.Struct):
-    """A place that is likely to break a conversation, or a change that is expected now and then. Never an error."""
+    """A place that is likely to break a conversation, or a change that is expected occasionally. Never an error."""
 
     kind: HintKind
     path: Text

@@ -29,8 +29,8 @@ class Segment(msgspec.Struct):
     numbers: list[int] | None = None
     """Line number of each body; None when they are consecutive from ``first``."""
     stored: dict[int, bytes] = msgspec.field(default_factory=dict)
-    """The lines that a wrapper was taken from, as they were stored, by number; the
-    ends of one that had to wait for its next part."""
+    """Stored lines with their wrapper, by number, for lines that had one; only the ends of a line that waited for its
+    next part."""
     is_plain: bool = False
     """True if each line begins like those of llama-server, so that no other engine wrote it."""
 

@@ -20,7 +20,7 @@ class CacheSample(msgspec.Struct, gc=False):
     path: str
     line: LineNumber
     engine: str | None = None
-    """``000``; None where the line names none, which was so up to 0.7."""
+    """``000``; None if the line names none, which was so up to 0.7."""
     time: str | None = None
     """``--MM-DDTHH:MM:SS``: vLLM writes no year."""
     interval_s: Rate | None = None
@@ -36,7 +36,7 @@ class CacheSample(msgspec.Struct, gc=False):
     deferred: Amount | None = None
     """Deferred requests."""
     kv_usage: Share | None = None
-    """Share of the KV cache that running requests hold; what is cached and free counts as unused."""
+    """Share of the KV cache that running requests hold; cached blocks that are free count as unused."""
     hit_rate: Share | None = None
     """Reused share of the tokens looked up by the last 1,000 requests since the start or a reset; None: not printed."""
     external_hit_rate: Share | None = None
@@ -46,13 +46,13 @@ class CacheSample(msgspec.Struct, gc=False):
     prompt_tokens: Amount | None = None
     """prompt_rate x interval_s where it counts all prompt tokens, reused ones included: up to 0.14."""
     computed_tokens: Amount | None = None
-    """prompt_rate x interval_s where it counts computed tokens alone: 0.16 and newer."""
+    """prompt_rate x interval_s if it counts only computed tokens: 0.16 and newer."""
     looked_up_tokens: Amount | None = None
     """Prompt tokens looked up since the previous sample, as the difference of two sums; see SamplePeriod."""
     looked_up_within: Amount | None = None
     """Tokens by which looked_up_tokens may be off."""
     answered: Amount | None = None
-    """Requests for text that were answered since the sample before; None where the log has no access lines."""
+    """Text requests answered since the previous sample; None if the log has no access lines."""
 
 
 class PrefillBatch(msgspec.Struct, gc=False):
@@ -64,7 +64,7 @@ class PrefillBatch(msgspec.Struct, gc=False):
     path: str
     line: LineNumber
     rank: str | None = None
-    """``DP0 TP0``; None where the line names none."""
+    """``DP0 TP0``; None if the line names none."""
     time: str | None = None
     """ISO 8601 as the log has it, in the zone of the server."""
     new_seqs: Amount | None = None
@@ -126,7 +126,7 @@ class SamplePeriod(msgspec.Struct, gc=False, tag_field="unit", tag="interval"):
     looked_up_tokens: Amount | None = None
     """Prompt tokens that were looked up in the cache, reused ones included: computed_tokens / (1 - last_rate).
 
-    None where the log does not show: below 0.16, after the first 1,000 requests, where the begin is missing, and up
+    None if the log does not show: below 0.16, after the first 1,000 requests, where the begin is missing, and up
     to 0.26 where requests waited.
     """
     looked_up_within: Amount | None = None
@@ -134,7 +134,7 @@ class SamplePeriod(msgspec.Struct, gc=False, tag_field="unit", tag="interval"):
     generated_tokens: Amount | None = None
     """Generated tokens, as a sum over the samples."""
     answered: Amount | None = None
-    """Requests for text that the server (all its engines) answered; None where the log has no access lines."""
+    """Text requests that the server (all its engines) answered; None if the log has no access lines."""
     rates: Count = 0
     """Samples that print a hit rate."""
     first_rate: Share | None = None
@@ -167,7 +167,7 @@ class BatchPeriod(msgspec.Struct, gc=False, tag_field="unit", tag="batch"):
     cached_tokens: Long = 0
     """Tokens reused."""
     wholes: Count = 0
-    """Requests that were alone from begin to end, so that their prompt is known: in one batch, or in chunks.
+    """Requests that ran alone from start to end, so that their prompt is known: in one batch, or in chunks.
 
     Probes are none of them.
     """
@@ -180,13 +180,13 @@ class BatchPeriod(msgspec.Struct, gc=False, tag_field="unit", tag="batch"):
     best_share: Share | None = None
     """Largest reused share of its own prompt among these requests."""
     whole_tokens: Long = 0
-    """Prompt tokens of all whole requests."""
+    """Prompt tokens of all these requests."""
     whole_cached: Long = 0
-    """Tokens that the whole requests after the first reused."""
+    """Tokens reused by these requests after the first."""
     smallest_prompt: Amount | None = None
-    """Tokens of the shortest whole request."""
+    """Tokens of the shortest of these requests."""
     largest_prompt: Amount | None = None
-    """Tokens of the longest whole request."""
+    """Tokens of the longest of these requests."""
     full_new_tokens: Long = 0
     """The part of new_tokens in batches with a token_usage of FULL or more."""
     full_cached_tokens: Long = 0
@@ -244,7 +244,7 @@ class Counters(msgspec.Struct):
     source: str
     """What wrote them: ``vllm``, ``sglang``."""
     engine: str | None = None
-    """Label ``engine`` or rank; None where there is none."""
+    """Label ``engine`` or rank; None if there is none."""
     model: str | None = None
     looked_up: Amount | None = None
     """Prompt tokens that were looked up in the prefix cache."""
@@ -265,7 +265,7 @@ class Counters(msgspec.Struct):
     cached_local: Amount | None = None
     """Prompt tokens that came from the cache of the engine, by their source (vLLM 0.16 and newer)."""
     cached_external: Amount | None = None
-    """Prompt tokens that came from a cache beside it, by their source."""
+    """Prompt tokens from a cache outside the engine, by their source."""
     cached_by_tier: dict[str, Amount] = msgspec.field(default_factory=dict)
     """Reused prompt tokens by the memory that they were found in, as the server calls it; empty if it does not report
     it.
@@ -284,7 +284,7 @@ class Counters(msgspec.Struct):
 
 
 class AgentClaim(msgspec.Struct, frozen=True):
-    """Why less of a prompt was reused, in the words of the agent that sent it or of the provider that answered."""
+    """Why less of a prompt was reused, according to the agent that sent it or the provider that answered."""
 
     by: str
     """``Claude Code``, ``Copilot``, ``the provider``."""

@@ -185,7 +185,7 @@ class Observed(msgspec.Struct, gc=False):
     """Conversations that idle slots held when this one was chosen, and that were emptied at its launch."""
     prompt_tokens: int | None = None
     cut_prompt: bool = False
-    """The prompt did not fit, and the server cut it (up to b6628)."""
+    """The prompt did not fit, and the server truncated it (up to b6628)."""
     cached_tokens: int | None = None
     """What the first batch found in the slot."""
     n_past: int | None = None
@@ -219,23 +219,23 @@ class Observed(msgspec.Struct, gc=False):
     restored_at: tuple[int, int] | None = None
     """(pos_min, pos_max) of the checkpoint that was restored."""
     restored_past: int | None = None
-    """What was reused after that, as printed on the same line (b8352 and newer)."""
+    """Reused tokens after that, as printed on the same line (b8352 and newer)."""
     kept: int | None = None
     """Reused tokens, as printed in the lines about erased checkpoints (``pos_next``, b8672 and newer)."""
     erased_at: list[tuple[int, int]] | tuple[()] = ()
-    """(pos_min, pos_max) of those that were erased because nothing is reused."""
+    """(pos_min, pos_max) of the checkpoints that were erased because nothing is reused."""
     parted: int = 0
     """Tokens of the shortest checkpoint that was erased because the prompt diverges from the slot before its end; 0 if
     there was none."""
     reach: int = 0
-    """Tokens that the slot held at least: the end of the farthest checkpoint that was checked, restored or erased."""
+    """Minimum tokens in the slot: the end of the farthest checkpoint that was checked, restored or erased."""
     progress: Progressed | None = None
     """The first line of its progress."""
     restore_failed: int | None = None
     """Tokens covered by a checkpoint that could not be restored."""
     stored_position: int | None = None
     batch_position: int | None = None
-    """Where the memory ended, and where a batch that was refused for it began."""
+    """Where the memory ended, and where a batch refused for that reason began."""
     stale: tuple[Mark, int] | None = None
     """The line of an earlier request that changed text which the restored checkpoint still contains, and its
     position."""
@@ -253,7 +253,7 @@ class Observed(msgspec.Struct, gc=False):
 
     @property
     def untimed(self) -> bool:
-        """Whether nothing shows how long it took: not even that the client went away."""
+        """Whether nothing shows how long it ran, not even that the client disconnected."""
         return self.generated_tokens is None and self.processed_tokens is None and not (self.cancelled or self.error)
 
     @property
@@ -329,7 +329,7 @@ class Observed(msgspec.Struct, gc=False):
             self.cached_tokens = cached
 
     def _is_first_batch(self, cached: int) -> bool:
-        """Whether a batch line is that of the first batch: a log may begin, or be cut, inside a request."""
+        """Whether a batch line belongs to the first batch: a log may begin, or be truncated, inside a request."""
         if self.restored_past is not None and self.truncate_failed_at is None:
             return cached <= self.restored_past
         return not self.partial or not _BEGUN.isdisjoint(self.marks) or not cached
@@ -339,7 +339,7 @@ class Observed(msgspec.Struct, gc=False):
         self.marks["cached"] = mark
 
     def record_failed_truncation(self, at: int | None, mark: Mark) -> None:
-        """The memory could not be cut at the end of the common prefix: nothing is reused."""
+        """The memory could not be truncated at the end of the common prefix: nothing is reused."""
         self.odd = True
         if self.truncate_failed_at is None:
             self.truncate_failed_at, self.cached_tokens = at, 0

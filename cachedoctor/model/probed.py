@@ -96,7 +96,7 @@ class Probe(msgspec.Struct, tag_field="schema", tag="cachedoctor.probe/1"):
     changes: list[ProbeChange] | None = None
     """None without --against."""
     other_server: list[str] | None = None
-    """What of the server, or of the questions, is not as in the stored probe: nothing is proved then. None without
+    """What differs between the server or questions and the stored probe: nothing is proved then. None without
     --against."""
     cured: bool | None = None
     """What deviated before no longer does. None without --against, if one of the two cannot show it, and if the stored

@@ -30,7 +30,7 @@ class InputInfo(msgspec.Struct):
     path: str
     """Path as given; - is the standard input."""
     engine: str | None = None
-    """The one that wrote most of it, ``llama.cpp``, ``vllm``, ``sglang`` ...; None where nothing was recognised."""
+    """The one that wrote most of it, ``llama.cpp``, ``vllm``, ``sglang`` ...; None if nothing was recognised."""
     bytes: Long = 0
     """Bytes, unpacked."""
     lines: Long = 0
@@ -123,7 +123,7 @@ class Filtered(msgspec.Struct):
 
 
 class UnknownShape(msgspec.Struct):
-    """Lines of a log that are not recognised, as far as they are alike."""
+    """Lines of a log that are not recognised and have the same shape."""
 
     shape: str
     """The line as ``redact`` writes it, with numbers as ``N`` and unrecognised text as ``<line>``."""
@@ -189,7 +189,7 @@ class Report(msgspec.Struct):
     """The first requests of which the log does not show what they could have reused: of all that matter, or of all.
     Not in JSON."""
     restart: Restart | None = None
-    """None: nothing is left, or no option of this build helps."""
+    """None if nothing is left to check, or if no option of this build helps."""
     slots: Annotated[list[SlotReuse], msgspec.Meta(extra_json_schema=_SLOTS)] = msgspec.field(default_factory=list)
     """Reuse along the requests of each slot, for the session with the most requests."""
     ignored: list[Code] = msgspec.field(default_factory=list)
@@ -199,8 +199,8 @@ class Report(msgspec.Struct):
     """Where the prompt tokens of llama-server's requests went, the whole log first, then servers, conversations and
     clients (64 of each at most). Added after the first release of v1: may be missing."""
     filtered: Filtered | None = None
-    """Which requests and findings are shown, where that is not all: sums are of the whole log. Added after the first
-    release of v1: may be missing."""
+    """Which requests and findings are shown, if not all: sums are of the whole log. Added after the first release of
+    v1: may be missing."""
     slowest: list[SlowTurn] = msgspec.field(default_factory=list)
     """The requests that took longest, at most three, the slowest first. Added after the first release of v1: may be
     missing."""
@@ -214,8 +214,8 @@ class Report(msgspec.Struct):
     """Why less was reused according to agents and providers, if recordings given with the log contain it, and how often
     the log shows the same. Findings do not depend on it. Added after the first release of v1: may be missing."""
     unknown: list[UnknownShape] | None = None
-    """Lines that are not recognised by their shape, where --unknown asked for them, at most 512, the most frequent
-    first. Added after the first release of v1: may be missing."""
+    """Unrecognised lines by their shape, if --unknown was given, at most 512, the most frequent first. Added after the
+    first release of v1: may be missing."""
 
 
 _FIELDS = Report.__struct_fields__

@@ -33,7 +33,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     facts: Facts
     """What was known of the server when it ended."""
     marks: Mapping[MarkName, Mark]
-    """Lines kept as evidence, by what they say."""
+    """Lines kept as evidence, by what they show."""
     before: int = 0
     """Log lines in rotations before the file in which it begins; its line numbers continue from there."""
     parent: int | None = None
@@ -81,14 +81,14 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     held_before: int | None = None
     """Thread whose text the slot held until a slot file was restored into it."""
     other_candidates: int = 0
-    """Threads beside its own that this prompt could have extended."""
+    """Other threads that this prompt could have extended."""
     shifted: bool = False
     """The context was shifted."""
     ram_refused: bool = False
     """The RAM prompt cache held this conversation's earlier prompt and was searched, but did not restore it."""
     reference_lcp: int | None = None
-    """Longest common prefix with the reference itself, where the RAM cache lists it or another slot was compared that
-    held it; the slot held something else."""
+    """Longest common prefix with the reference itself, if the RAM cache lists it or another slot held it; its own slot
+    held something else."""
     between: Mapping[str, Between] = {}
     """Bounds of the lengths that no line prints, by field: ``prompt_tokens``, ``held_tokens``."""
 
@@ -123,7 +123,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def cut(self) -> bool:
-        """What it lost is judged by the lines that are there, as its outcome is not in the log."""
+        """Its outcome is not in the log, so its loss is judged by the existing lines."""
         return self.outcome == "unknown" and self.lost_tokens is not None
 
     # ---- as printed
@@ -138,7 +138,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def tried(self) -> int | None:
-        """Context checkpoints that were checked; None, as of those below, where this log hides them."""
+        """Context checkpoints that were checked; None, like the counts below, if this log hides them."""
         return self._counted(self.seen.tried)
 
     @property

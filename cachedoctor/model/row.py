@@ -1,4 +1,4 @@
-"""A request as a report lists it, and the requests that took longest."""
+"""A request as listed in a report, and the requests that took longest."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MISSING = {
 
 
 class CheckpointRow(msgspec.Struct, gc=False):
-    """Context checkpoints of a request; the four counts are None where the build hides them."""
+    """Context checkpoints of a request; the four counts are None if the build hides them."""
 
     tried: Count | None
     restored: Count | None
@@ -66,7 +66,7 @@ class RequestRow(msgspec.Struct, gc=False):
     common_prefix_tokens: Count | None
     restored_from_ram: bool | None
     checkpoints: CheckpointRow
-    """Context checkpoints; None where the build hides them."""
+    """Context checkpoints; None if the build hides them."""
     lost_tokens: Count | None
     """What could have been reused and was not."""
     outcome: Outcome
@@ -75,7 +75,7 @@ class RequestRow(msgspec.Struct, gc=False):
     codes: list[Code]
     """Findings that this request belongs to."""
     expected_cached: Count | None = None
-    """Tokens that this build had to reuse, given what the slot held. Null where nothing was lost, or where the log
+    """Tokens that this build should have reused, given the slot's content. Null if nothing was lost, or if the log
     lacks a number."""
     replay_missing: list[Annotated[str, msgspec.Meta(extra_json_schema=_MISSING)]] = msgspec.field(default_factory=list)
     """The numbers that the log lacks for expected_cached."""
@@ -100,13 +100,13 @@ class RequestRow(msgspec.Struct, gc=False):
     endpoint: str | None = None
     """Path of the HTTP request, where the log shows it without doubt."""
     avoidable_tokens: Count | None = None
-    """Tokens that the fixes of its causes would have saved, each counted once; 0 where no rule fired."""
+    """Tokens that the fixes of its causes would have saved, each counted once; 0 if no rule fired."""
     avoidable_ms: Ms | None = None
     """Time that these fixes would have saved."""
     identities: dict[str, str] = msgspec.field(default_factory=dict)
     """Formula by which each derived field was computed: ``prompt - processed``."""
     bounds: dict[str, tuple[Count, Count]] = msgspec.field(default_factory=dict)
-    """Lower and upper bound of the fields that the log gives as rounded shares only."""
+    """Lower and upper bound of the fields that the log gives only as rounded shares."""
     at_least: dict[str, Count] = msgspec.field(default_factory=dict)
     """Lower bound of fields that have no upper one."""
     client_by: ClientBy | None = None

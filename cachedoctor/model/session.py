@@ -94,7 +94,7 @@ class GivenOption(msgspec.Struct, frozen=True):
     value: bool | int | float | str | None
     """None if it cannot be parsed."""
     env: bool = False
-    """Set in the environment, where a name that the build does not know is ignored."""
+    """True if set in the environment, where unknown names are ignored."""
 
 
 class Sizes(msgspec.Struct):

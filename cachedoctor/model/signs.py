@@ -16,7 +16,7 @@ MarkName = Literal[
     "ram", "ram_candidate", "ram_copy", "ram_failed", "ram_taken", "ram_unsearched", "release", "restored",
     "select", "shift", "slept", "slot_copy", "slot_erased", "slot_file", "stale", "start", "timing", "too_large",
 ]  # fmt: skip
-"""Lines of a request that are kept as evidence."""
+"""Names of the lines of a request that are kept as evidence."""
 
 PredicateName = Literal[
     "bar", "changed", "dropped", "early", "error", "failed", "looked", "loss", "partial", "restarted", "shift",

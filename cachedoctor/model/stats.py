@@ -139,7 +139,7 @@ class FleetCause(msgspec.Struct):
     confidence: str
     """The highest."""
     fix: str | None
-    """What to do first about the costliest finding; None where nothing is to be done."""
+    """First thing to do about the costliest finding; None if there is nothing to do."""
     commands: list[str]
     """Commands to copy."""
     summary: str = ""

@@ -1,4 +1,4 @@
-"""What is known of a log that is still written, and of requests that pass a proxy."""
+"""What is known of a log that is still written, and of requests that pass through a proxy."""
 
 from __future__ import annotations
 

@@ -49,8 +49,8 @@ class Placed(msgspec.Struct):
     assumed_turns: int = 0
     """Without bodies: turns assumed to continue the previous turn, though no line shows it."""
     open_tokens: int = 0
-    """Computed tokens that may have been sent before: of requests whose text is not known, and
-    that did not continue what their slot held."""
+    """Computed tokens that may have been sent before: of requests with unknown text that did not continue the content
+    of their slot."""
     sizes_known: bool = False
     """The log prints the size of saved prompts; otherwise every prompt is assumed to fit into the RAM cache."""
     images: int = 0
@@ -82,7 +82,7 @@ class ReplayAccount(msgspec.Struct):
     lost_tokens: dict[str, int] | None
     """Sent before and recomputed, by cause; None for the server."""
     prompt_ms: float | None
-    """Milliseconds; of the server as printed, of the replay by its speed at each depth. None where there are no
+    """Milliseconds; for the server as printed, for the replay by its speed at each depth. None if there are no
     times."""
     too_long: int = 0
     """Requests that did not fit a slot's context; all sums exclude them."""
@@ -126,7 +126,7 @@ class Candidate(msgspec.Struct):
     saved_tokens: int
     """Prompt tokens that are no longer computed."""
     saved_ms: float | None
-    """Milliseconds; None where the log has no times."""
+    """Milliseconds; None if the log has no times."""
     memory_mib: float | None
     """Maximum additional MiB compared with now; None if the log prints no sizes."""
     memory_why: str
@@ -137,16 +137,16 @@ MemoryKind = Literal["slots", "ram", "checkpoints"]
 
 
 class MemoryHeld(msgspec.Struct):
-    """One kind of memory under the recorded settings: what it held at most, and what that saved. By the replay."""
+    """One kind of memory under the recorded settings: its peak content, and what that saved, by replay."""
 
     what: MemoryKind
     requests: int
-    """Requests that reused something out of it. A request that goes back to a checkpoint counts there as well as with
-    the slot, or the RAM cache, that had it."""
+    """Requests that reused something from it. A request that goes back to a checkpoint counts there as well as with the
+    slot, or the RAM cache, that had it."""
     tokens: int
     """Prompt tokens that these reused."""
     ms: float | None
-    """Milliseconds that computing them would have taken; None where the log has no times."""
+    """Milliseconds that computing them would have taken; None if the log has no times."""
     entries: int
     """Number of slots; or peak number of prompts in the RAM cache, or of checkpoints in all slots."""
     held_mib: float | None = None
@@ -156,7 +156,7 @@ class MemoryHeld(msgspec.Struct):
     made: int | None = None
     """Prompts that were ever saved to the RAM cache; None for other kinds."""
     options: str | None = None
-    """The smallest value that keeps 99 % of all that was reused; None where nothing smaller does."""
+    """The smallest value that keeps 99 % of all reused tokens; None if no smaller value does."""
     enough_mib: float | None = None
     """MiB that this value allows."""
 
@@ -167,7 +167,7 @@ class MemoryBill(msgspec.Struct):
     held: list[MemoryHeld]
     saving_mib: float | None
     """RAM cache while a prompt was saved, with the checkpoints of the slots, at most: a lower bound of what the process
-    took beside model and slots. None where the log prints no sizes."""
+    took beside model and slots. None if the log prints no sizes."""
     logged_mib: float | None
     """Peak size of the RAM cache as the log prints it; None if it does not."""
     logged_saving_mib: float | None
@@ -175,7 +175,7 @@ class MemoryBill(msgspec.Struct):
     killed: bool
     """The OS killed this server because memory ran out: nothing that needs more memory is advised."""
     least: Candidate | None = None
-    """All smaller values together, as far as they keep 99 % of what was reused; None where there are none."""
+    """All smaller values together, as far as they keep 99 % of what was reused; None if there are none."""
 
 
 class CacheSessions(msgspec.Struct):
@@ -191,18 +191,18 @@ class CacheSessions(msgspec.Struct):
 
 
 class AgentsFit(msgspec.Struct):
-    """Conversations that alternate on a server, and what keeps all of them."""
+    """Conversations that alternate on a server, and the settings that keep all of them."""
 
     alternating: int
     """Most conversations in use at the same time."""
     conversations: int
     """All conversations with several requests."""
     kept: int
-    """Those that lost nothing for lack of slots or RAM cache under the recorded settings."""
+    """Conversations that lost nothing for lack of slots or RAM cache under the recorded settings."""
     span_s: float | None
-    """Seconds from the first request to the last; None where the log has no clock."""
+    """Seconds from the first request to the last; None if the log has no clock."""
     keep_all: list[Candidate] = msgspec.field(default_factory=list)
-    """The smallest value of each setting that keeps all, the one that takes least memory first; empty where all are
+    """The smallest value of each setting that keeps all, the one that takes least memory first; empty if all are
     kept, or no such setting is known."""
     saved_ms_per_day: float | None = None
     """Milliseconds per day that the first change would save with such traffic; None if the traffic covers less than an
@@ -242,14 +242,13 @@ class RequestKind(msgspec.Struct):
     """Requests of one kind, as their bodies show it."""
 
     kind: KindName
-    """``title``: also tags and follow-ups. ``summary``: also compaction. ``main turn``: all that nothing else is known
-    of."""
+    """``title``: also tags and follow-ups. ``summary``: also compaction. ``main turn``: all others."""
     requests: int
     prompt_tokens: int
     computed_tokens: int
     """Computed tokens by the replay, under the recorded settings."""
     ms: float | None
-    """Milliseconds of computing these; None where the log has no times."""
+    """Milliseconds of computing these; None if the log has no times."""
     displaced_tokens: int = 0
     """Additional tokens that other requests would have reused without these, by replay; 0 for main turns."""
 
@@ -266,7 +265,7 @@ class ServerStop(msgspec.Struct):
     """``sleep``: --sleep-idle-seconds. ``told to``: it ended in order, as on a deploy, a swap to another model, or when
     a keep-alive or ttl ran out. ``unknown``: its last lines are not there, as after a crash."""
     launcher: str | None
-    """What starts the server, as far as the log shows."""
+    """Launcher of the server, as far as the log shows it."""
     requests: int
     """Requests until the next stop that found less than they had sent before."""
     lost_tokens: int
@@ -309,7 +308,7 @@ class Tuning(msgspec.Struct):
     singles: list[Candidate]
     """Single changes that help, the best first."""
     best: Candidate | None
-    """The merged set; None when there is nothing to gain."""
+    """The merged set; None if there is nothing to gain."""
     cause: Finding | None = None
     """The finding of the log that cost most tokens."""
     bill: MemoryBill | None = None
@@ -325,4 +324,4 @@ class Tuning(msgspec.Struct):
     first_turn: FirstTurn | None = None
     """None if no prefix is worth it, and without bodies."""
     kinds: list[RequestKind] = []
-    """Kinds of requests, what takes most first; empty where all are main turns, and without bodies."""
+    """Kinds of requests, the most expensive first; empty if all are main turns, and without bodies."""

@@ -21,7 +21,7 @@ _HEAD = ("system", "instructions")
 
 
 def known(kind: str, field: str | None, a: Prompt, b: Prompt, offset: int | None) -> list[clients.KnownHabit]:
-    """The habits of clients that explain a difference at ``offset``, those that name their client first."""
+    """Habits of clients that explain a difference at ``offset``, those that name their client first."""
     pieces = [] if offset is None else [piece(prompt, offset) for prompt in (a, b)]
     return clients.recognise(kind, field, [system_prompt(prompt) for prompt in (a, b)], pieces)
 
@@ -133,7 +133,8 @@ def _first(body: dict[str, Any], places: tuple[str, ...]) -> str | None:
 
 
 def _name(text: str, hashed: bool) -> str:
-    """Return a name fit to be shown: what is long, or holds more than letters, digits and few signs, as its hash."""
+    """Return a name that may be shown; one that is long, or has other than letters, digits and few signs, as its
+    hash."""
     return text if not hashed and len(text) <= _LONGEST and _PRINTABLE.fullmatch(text) else _hash(text)
 
 
@@ -142,7 +143,7 @@ def _hash(text: str) -> str:
 
 
 def _family(body: dict[str, Any]) -> str | None:
-    """Hash the beginning of the system prompt without what changes; None where there is none, or it is too short."""
+    """Hash the beginning of the system prompt without what changes; None if there is none, or it is too short."""
     words = _WORD.findall(_HEADER.sub("", _system(body)[:_READ]))
     # numbers, dates and ids differ between requests of one client
     letters = " ".join(word for word in words if not any(map(str.isdigit, word)))[:_BEGINNING]

@@ -111,7 +111,7 @@ def compare(a: Prompt, b: Prompt, tokenizer: Tokenizer, options: DiffOptions) ->
 
 
 def _sent_again(old: str, new: str) -> int:
-    """Bytes of what came after a difference that are there again: none of a last message that was replaced."""
+    """Bytes after a difference that occur again; 0 for a last message that was replaced."""
     if not old or not new:
         return 0
     before, after = (pieces(text.encode("utf-8", "surrogatepass")) for text in (old, new))
@@ -220,7 +220,7 @@ def _user_starts(prompt: Prompt, tokens: TokenArrays, lead: int) -> list[int]:
 
 
 def _user_places(prompt: Prompt) -> list[int]:
-    """Where user messages of a body begin that no template rendered."""
+    """Positions of user messages in a body that no template rendered."""
     body = prompt.body or {}
     name = "messages" if isinstance(body.get("messages"), list) else "input"
     items = body.get(name)

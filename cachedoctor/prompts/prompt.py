@@ -51,9 +51,9 @@ class RecordedFields(msgspec.Struct, frozen=True):
     answer: bytes = b""
     """What of the answer may say how long the prompt was."""
     is_whole: bool = True
-    """False where parts of the prompt are not in the recording: its length is then not that of the request."""
+    """False if parts of the prompt are not in the recording: its length is then not that of the request."""
     note: str = ""
-    """What the recording does not hold; the same for all its requests, empty where nothing is known to be missing."""
+    """What the recording does not hold; the same for all its requests, empty if nothing is known to be missing."""
     is_moved: bool = False
     """The number after the name is not that of a line of the file."""
 
@@ -77,7 +77,7 @@ class Prompt(msgspec.Struct):
     rendered: bool = False
     """The text is exactly what the model sees (a slot dump, a prompt dump, or rendered by a template)."""
     recorded: RecordedFields | None = None
-    """None where it was not read from a recording that says more."""
+    """None if it was not read from a recording that says more."""
     task: int | None = None
     """The task that the slot served last, where its dump shows so."""
 
@@ -88,7 +88,7 @@ class Prompt(msgspec.Struct):
 
     @property
     def answer(self) -> bytes:
-        """What a recording kept of the answer to it; empty where it kept nothing."""
+        """What a recording kept of the answer to it; empty if it kept nothing."""
         return b"" if self.recorded is None else self.recorded.answer
 
     def place_at(self, offset: int) -> str | None:

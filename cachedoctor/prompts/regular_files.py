@@ -64,7 +64,7 @@ def read_all(file: BinaryIO, name: str, most: int, hint: str) -> bytes:
 
 
 def _size_of(file: BinaryIO) -> int:
-    """Return the size of a file in bytes, 0 where it has none: a pipe, or a stream without a descriptor."""
+    """Return the size of a file in bytes, 0 if it has none: a pipe, or a stream without a descriptor."""
     try:
         return os.fstat(file.fileno()).st_size
     except OSError:

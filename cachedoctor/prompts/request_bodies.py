@@ -31,7 +31,7 @@ _IMAGES = 4
 
 
 def differences(a: Prompt, b: Prompt) -> list[RequestSetting]:
-    """What differs, in the order of the table; nothing where one of both is not a request body."""
+    """Differences in the order of the table; none if one of the two is not a request body."""
     found = []
     if a.body is not None and b.body is not None:
         for name, words in WORDS.items():

@@ -165,7 +165,7 @@ def _load(path: str, slot: int | None, reply: bool = False) -> list[Prompt]:
 
 
 def check_model(prompt: Prompt, ask: DiffJob, cutter: Tokenizer) -> None:
-    """Refuse the tokenizer of a model that cannot have seen this prompt: counts that are called exact must be."""
+    """Refuse the tokenizer of a model that cannot have seen this prompt: counts called exact must be exact."""
     if cutter.chat_template is None or ask.template or prompt.kind not in ("slots", "prompt-dump"):
         return
     opening = _OPENING.match(prompt.text)

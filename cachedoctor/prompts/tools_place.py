@@ -17,7 +17,7 @@ def is_of_tools(found: PromptDiff) -> bool:
 def least_cost(a: Prompt, b: Prompt, found: PromptDiff, tokenizer: Tokenizer, cost: int) -> int | None:
     """Tokens that are recomputed if the template puts the tools before the last user message.
 
-    Most put them before all messages, some (Mistral's) there. None where the prompts are as the model sees them,
+    Most put them before all messages, some (Mistral's) there. None if the prompts are as the model sees them,
     or do not part in their tools, or where that is not less than ``cost``.
     """
     if (a.rendered and b.rendered) or not is_of_tools(found):

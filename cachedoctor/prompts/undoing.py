@@ -45,7 +45,7 @@ def undone(a: Prompt, b: Prompt, places: Sequence[str]) -> Prompt | None:
 
 
 def changes(a: str, b: str) -> list[tuple[int, int, int, int]]:
-    """Ranges of code points of both texts that differ, in their order; what lies close together is one."""
+    """Ranges of code points of both texts that differ, in order; nearby ones are merged."""
     pieces = [_PIECE.findall(text) for text in (a, b)]
     at = [[0], [0]]
     for ends, found in zip(at, pieces, strict=True):
@@ -160,7 +160,7 @@ def _value(a: Any, b: Any) -> Any:
 
 
 def _items(a: list[Any], b: list[Any], *, is_history: bool = True) -> list[Any] | None:
-    """The second list, nearer to the first by one change; None where only the end differs."""
+    """The second list, nearer to the first by one change; None if only the end differs."""
     keys = [[_key(item) for item in items] for items in (a, b)]
     runs = [*_equal_items(*keys), (len(a), len(b))]
     i, j = 0, 0

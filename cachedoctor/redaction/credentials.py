@@ -20,7 +20,7 @@ class Context(msgspec.Struct, frozen=True):
     instead: str
     ignore_case: bool = True
     must_be: MustBe = "any"
-    """Which values are hidden: those that look drawn; those that are not word; all but words that say how something is
+    """Which values are hidden: those that look random; those that are not words; all except words that describe a state
     (``password is required``); as many words as a wallet has."""
     yields: bool = False
     """True if another row that matches the same text takes precedence."""
@@ -49,7 +49,8 @@ _STRONG = r"(?<!<)(?:api[-_ ]?key|access[-_ ]?key|account[-_ ]?key|private[-_ ]?
 
 
 def _assigned(*names: str) -> tuple[str, ...]:
-    """Give what a name is followed by where it is given a value: most lines of a server hold ``tokens``."""
+    """Return the names with each text that begins an assignment, because most lines of a server contain ``tokens``
+    alone."""
     return tuple(
         name + end for name in names for end in (*"=:\"'`\\]", " =", " :", *(" " + blank for blank in _BLANKS))
     )

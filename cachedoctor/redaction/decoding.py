@@ -97,9 +97,9 @@ _OF_THREE = 20, 0.4
 """Length from which mixed-case letters with digits count as random, and the minimum share of characters whose class
 differs from the previous one: 0.62 if each is drawn from 62, about 0.3 in names with inner capitals."""
 _OF_TWO = 26, 0.28
-"""The same of letters of one case with digits: 0.40 where each is drawn from 36."""
+"""The same for letters of one case with digits: 0.40 if each is drawn from 36."""
 _OF_LETTERS = 30, 0.42
-"""The same of letters of both cases: 0.50 where each is drawn from 52."""
+"""The same for letters of both cases: 0.50 if each is drawn from 52."""
 _DIGITS = "0123456789"
 _HEX_LEAST = 32
 _EDGE = 8

@@ -99,7 +99,7 @@ class LineRedactor:
     """Writes the lines of one log."""
 
     def __init__(self, tokens: StandInNames, printed: Printed, shaped: Callable[[bytes], bool]) -> None:
-        """``shaped``: whether a line looks like one of the server to those who take wrappers off."""
+        """``shaped``: whether a line looks like a server's line to the code that removes wrappers."""
         self._tokens = tokens
         self._printed = printed
         self._shaped = shaped
@@ -107,7 +107,7 @@ class LineRedactor:
     def known(self, line: bytes, at: int, end: int, message: str, spans: Sequence[FieldSpan]) -> bytes:
         """Write a line whose message begins at ``at`` and is understood up to ``end``.
 
-        ``message`` is empty where the line only begins like one.
+        ``message`` is empty if the line only begins like one.
         """
         parts, done, others = [_NAME.sub(self._function, line[:at])], at, 0
         for span in spans:
@@ -139,7 +139,7 @@ class LineRedactor:
         return kept
 
     def names(self, prefix: bytes) -> bytes:
-        """Write what comes before a message: names of functions that are not the server's go."""
+        """Write what comes before a message, without names of functions that are not the server's."""
         return _NAME.sub(self._function, prefix)
 
     def value(self, message: str, name: str, kind: str, raw: bytes) -> bytes:

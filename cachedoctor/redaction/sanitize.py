@@ -232,7 +232,7 @@ def _setting(place: str, value: str) -> str:
 
 
 def _difference(shown: Difference) -> Difference:
-    """Secrets are hidden while they are whole: a value may be longer than what is shown of it."""
+    """Secrets are hidden while they are complete: a value may be longer than the shown part."""
     before, after = (_beginning(hidden(text[:_LOOK]), len(text[_LOOK:]), _FACT) for text in (shown.before, shown.after))
     return msgspec.structs.replace(shown, name=hidden(shown.name), before=before, after=after)
 

@@ -69,7 +69,7 @@ def _star(rest: str) -> str:
 
 
 _BAR = late(r" \| ([\w.-]+)", re.ASCII)
-"""A server that prints where two prompts diverge may print its bar inside a key."""
+"""A server that prints the divergence of two prompts may print its bar inside a key."""
 _LONG_WORD = late(r"(?<![A-Za-z0-9_.+/=~:$%!-])[A-Za-z0-9_.+/=~:$%!-]{8,}")
 """A word that may contain a credential which is known by its own shape."""
 _DIGIT = late(r"\d", re.ASCII)
@@ -106,7 +106,7 @@ _NO_SECRET = frozenset({
 
 
 _WALLET = 10
-"""Words of a wallet that are hidden: it has 12 and more, and a server may cut some."""
+"""Minimum words of a wallet that are hidden: it has 12 and more, and a server may truncate it."""
 
 
 class Region(msgspec.Struct, frozen=True):
@@ -309,7 +309,7 @@ def needs() -> list[tuple[str, int]]:
 
 
 def beginnings(pattern: str) -> tuple[str, ...]:
-    """Literal texts with which the alternatives of a pattern begin; none where one begins otherwise."""
+    """Literal texts with which the alternatives of a pattern begin; none if one begins otherwise."""
     while (flat := _GROUP.sub("[]", pattern)) != pattern:
         pattern = flat
     found = [_LITERAL.match(part) for part in pattern.split("|")]
@@ -326,7 +326,7 @@ def _possible(word: str) -> list[Credential]:
 def _credential(
     rows: list[Credential], before: str, text: str, start: int, end: int
 ) -> tuple[re.Match[str], Credential] | None:
-    """Find the credential that begins first; where several do, that of the first row."""
+    """Find the credential that begins first; of several, that of the first row."""
     found = [(match, row) for row in rows if (match := shape(row, before).search(text, start, end)) is not None]
     return min(found, key=lambda pair: pair[0].start(), default=None)
 

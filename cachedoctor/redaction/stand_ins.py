@@ -36,7 +36,7 @@ class StandInNames:
         return b"%s-%d" % (kind.encode(), number)
 
     def give(self, kind: str, secret: bytes) -> bytes:
-        """Return the token of ``secret``, ``<path-1>``; nothing for nothing."""
+        """Return the token of ``secret``, ``<path-1>``; empty for an empty secret."""
         secret = secret.strip()  # blanks around it make no other secret
         return b"<%s>" % self.name(kind, secret) if secret else b""
 

@@ -25,7 +25,7 @@ class Appearance(msgspec.Struct, frozen=True):
     ascii_only: bool = False
     encoding: str = "utf-8"
     pages: str | None = None
-    """What comes before the ``url`` of a rule to make it a link; None where the output knows no links."""
+    """What comes before the ``url`` of a rule to make it a link; None if the output knows no links."""
     verbose: bool = False
     """Everything is shown that is known."""
 

@@ -46,7 +46,7 @@ class FindingView:
     finding: Finding
     """The costliest one, with the counts and the cost of all servers."""
     totals: Totals | None = None
-    """Sums of the whole log, where it has ended."""
+    """Sums of the whole log, if it has ended."""
     fix: Fix | None = None
     """Fix for its server."""
     place: str = ""
@@ -54,7 +54,7 @@ class FindingView:
     summary: str = ""
     """What the rule is about."""
     url: str | None = None
-    """Address of the page of the rule, as far as its name."""
+    """Address of the rule's page, up to its name."""
     servers: str = ""
     """How many servers have the cause, and which; empty if it is one of a few servers and the proof names it."""
     of_server: Finding | None = field(default=None, repr=False)
@@ -66,7 +66,7 @@ class FindingView:
 
     @property
     def many(self) -> str:
-        """How many servers have it: ``38 of 40 servers``; empty where ``servers`` is."""
+        """How many servers have it: ``38 of 40 servers``; empty if ``servers`` is."""
         return self.servers.partition(":")[0]
 
     @cached_property
@@ -90,7 +90,7 @@ class FindingView:
 
     @cached_property
     def step(self) -> DoNow | None:
-        """The first thing to do; None where nothing is to be done."""
+        """The first thing to do; None if there is nothing to do."""
         return do_now.of_finding(self.finding, self.fix)
 
     @cached_property
@@ -121,7 +121,7 @@ class FindingView:
 
     @cached_property
     def cost(self) -> str:
-        """What was recomputed, of how much: time, tokens, requests; empty when that is nothing."""
+        """What was recomputed, of how much: time, tokens, requests; empty if nothing was."""
         spent, totals = self.finding.cost, self.totals
         if not spent.tokens and not spent.at_most:
             return ""
@@ -153,7 +153,7 @@ class FindingView:
         return next((form + end for end in (of, "") for form in forms if len(form + end) <= room), forms[-1])
 
     def _share(self, *, brief: bool = False) -> str:
-        """Say how much was recomputed; nothing where that is nothing, or not known."""
+        """Say how much was recomputed; empty if nothing was, or if it is unknown."""
         spent, totals = self.finding.cost, self.totals
         again = "recomputed" if brief else "were recomputed"
         if spent.at_most is not None or (spent.tokens and (totals is None or totals.prompt_tokens < spent.tokens)):
@@ -280,7 +280,7 @@ class ReportView:
 
     @cached_property
     def checked(self) -> str:
-        """How many rules checked what; empty where there was nothing to check."""
+        """How many rules checked what; empty if there was nothing to check."""
         return coverage.checked(self.report)
 
     @cached_property
@@ -312,7 +312,7 @@ class ReportView:
 
     @cached_property
     def healthy(self) -> Healthy | None:
-        """What the cache did where no cause was found; None where there were no requests to look at."""
+        """What the cache did where no cause was found; None if there were no requests to look at."""
         return coverage.healthy(self.report, self.checked)
 
     @cached_property
@@ -350,7 +350,7 @@ class ReportView:
 
     @property
     def next_step_of(self) -> str:
-        """The code of the finding that the one thing to do is about, where that is not the first one."""
+        """Code of the finding that the next step is about, if that is not the first one."""
         one = self.first_to_do
         return "" if one is None or one is self.causes[0] else one.finding.code
 
@@ -361,7 +361,7 @@ class ReportView:
 
     @cached_property
     def hint(self) -> str | None:
-        """The command that prints the first fix in the form of any launcher; None where it would not help."""
+        """The command that prints the first fix in the form of any launcher; None if it would not help."""
         paths = [info.path for info in self.report.inputs]
         if not self.causes or len(paths) != 1 or paths[0] == "-":
             return None
@@ -379,7 +379,7 @@ def _able(found: Sequence[FindingView]) -> list[FindingView]:
 
 def _known_before(found: Sequence[FindingView]) -> FindingView | None:
     """The cause that comes before a suspicion that costs more: one as severe that is known, costs something, and can
-    be fixed; None where the first one is not a suspicion."""
+    be fixed; None if the first one is not a suspicion."""
     able = _able(found)
     if not able or able[0] is not found[0] or able[0].finding.confidence != "low":
         return None

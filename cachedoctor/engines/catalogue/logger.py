@@ -102,7 +102,7 @@ class Vocabulary(msgspec.Struct, frozen=True):
     time: Callable[[Mapping[str, bytes]], str | None]
     """The time among the parts of a prefix: ISO 8601, ``--MM-DDTHH:MM:SS`` where no year is printed."""
     process: Callable[[Mapping[str, bytes]], str]
-    """Process or ranks among the parts of a prefix; empty where it names none."""
+    """Process or ranks among the parts of a prefix; empty if it names none."""
     programs: Mapping[str, str]
     """The program whose versions a row counts, by the row's component."""
     shown: Callable[[Message, str], str]

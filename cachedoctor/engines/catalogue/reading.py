@@ -70,7 +70,7 @@ class _TemplateShape(msgspec.Struct, frozen=True):
 
 
 def by_name(row: Message, data: bytes, start: int) -> Named | None:
-    """Find every field of ``row`` in the message at ``start``; None where one is missing, or no other is there.
+    """Find every field of ``row`` in the message at ``start``; None if one is missing, or no other is there.
 
     A name that is there twice is not a field: lines of two writers run together like that.
     """
@@ -98,7 +98,7 @@ def by_name(row: Message, data: bytes, start: int) -> Named | None:
 
 @lru_cache(maxsize=256)
 def _shape(row: Message) -> _TemplateShape | None:
-    """How the template of a row is made; None where it does not end in named fields."""
+    """How the template of a row is made; None if it does not end in named fields."""
     found = _TEMPLATE.fullmatch(row.template)
     if found is None:
         return None
@@ -110,7 +110,7 @@ def _shape(row: Message) -> _TemplateShape | None:
 
 
 def furthest(rows: list[Message], data: bytes, start: int) -> tuple[Message, Named] | None:
-    """The row of which most fields are in the message, and where; None where none has all of its fields there."""
+    """The row of which most fields are in the message, and where; None if none has all of its fields there."""
     if len(rows) == 1 and _shape(rows[0]) is None:
         return None
     end = data.find(b"\n", start)
@@ -145,7 +145,7 @@ class RowMatch(msgspec.Struct, frozen=True):
 
     row: Message
     fields: list[tuple[str, bytes | None]]
-    """Names and what is printed, in their order; None where the line ends before."""
+    """Names and what is printed, in their order; None if the line ends before."""
     start: int
     """Offset of the message in the line, after everything that comes before it."""
     func: bytes = b""

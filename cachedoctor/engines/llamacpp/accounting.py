@@ -41,7 +41,7 @@ def by_refusals(seen: Observed, f_keep: float | None) -> tuple[int, int] | None:
     """Bounds of the common prefix where no line prints the window: from ``f_keep``, and from refused checkpoints.
 
     One that begins before the threshold was refused for its end alone, as builds from b9713 on do: it lies beyond the
-    prefix. None where the two leave more than a tenth of it open, or contradict each other.
+    prefix. None if the two leave more than a tenth of it open, or contradict each other.
     """
     if not seen.forced or seen.restore_failed is not None or f_keep is None or not seen.reach:
         return None
@@ -289,7 +289,7 @@ def _pinned(
 def _all_reused(seen: Observed, facts: Facts, *, shown: bool) -> bool | None:
     """Whether all of the common prefix was reused: the memory goes back to any token, or no line shows that it did not.
 
-    None where that is open. Sliding-window memory of full size holds no more than its window of a prompt that came back
+    None if that is open. Sliding-window memory of full size holds no more than its window of a prompt that came back
     from RAM.
     """
     if seen.forced or seen.checks or seen.restored or seen.truncate_failed_at is not None:
@@ -403,7 +403,7 @@ def missed(request: Request, dropped: list[Dropped]) -> Dropped | None:
 
 
 def stretch(request: Request) -> SlotStretch | None:
-    """What a request processed of its slot's content; None where the log does not show."""
+    """What a request processed of its slot's content; None if the log does not show."""
     cached, prompt, mark = request.cached_tokens, request.prompt_tokens, request.marks.get("cached")
     created, exact = request.created, request.lcp_exact
     whole = not (request.shifted or request.seen.reused_chunks or request.seen.images or request.restored_from_ram)

@@ -123,7 +123,7 @@ _OVERLONG = late(r"exceeds? the available context size|larger than the max conte
 
 
 class Overlong(msgspec.Struct, frozen=True):
-    """A prompt that did not fit, and the context; None where the error does not say it."""
+    """A prompt that did not fit, and the context; None if the error does not say it."""
 
     tokens: int | None
     limit: int | None

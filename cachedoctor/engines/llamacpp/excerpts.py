@@ -62,7 +62,7 @@ class Unknown(msgspec.Struct, frozen=True):
     """A slot's line that states something, in words that are not known."""
 
     event: Event | None
-    """What it is taken for; None where it is not to be judged."""
+    """What it is taken for; None if it is not to be judged."""
 
 
 def unknown(line: bytes, number: int) -> Unknown | None:
@@ -87,7 +87,7 @@ def unknown(line: bytes, number: int) -> Unknown | None:
 
 
 def _judged(text: str) -> tuple[Message, dict[str, object]] | None:
-    """What a failure is taken for, and its numbers; None where the words do not say enough."""
+    """What a failure is taken for, and its numbers; None if the words do not say enough."""
     if _SPECULATIVE.search(text) or (_RESCUE.search(text) and not _WHOLE.search(text)):
         return None
     if _CHECKPOINT.search(text) and _RESTORE.search(text):
@@ -160,7 +160,7 @@ class ExcerptRecord(msgspec.Struct, frozen=True):
     used: int
     """Lines."""
     text: bytes
-    """As the scanner reads it; empty where only ``event`` says what is there."""
+    """As the scanner reads it; empty if only ``event`` says what is there."""
     event: Event | None
     """What only a lenient reader understands."""
     mended: bool = False
@@ -298,7 +298,7 @@ class ExcerptReader:
         return scanned, to_the_end
 
     def _unknown(self, line: bytes, number: int) -> Unknown | None:
-        """What a line that no message fits states; None where one fits, or it states nothing."""
+        """What a line that no message fits states; None if one fits, or it states nothing."""
         text = plain_of(line[:LINE_MAX])
         found = unknown(text, number)
         return None if found is None or self._whole(text) else found

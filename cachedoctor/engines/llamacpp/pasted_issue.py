@@ -92,7 +92,7 @@ class Issue(msgspec.Struct, frozen=True):
     given_at: int | None = None
     """Index of the first line of the command."""
     cmdline: str | None = None
-    """The command on one row; None where a shell would do more than start it, as anybody may have written it."""
+    """The command on one row; None if a shell would do more than start it, as anybody may have written it."""
     blocks: int = 0
     """Fences with lines of a server's log. Each may be of another run, of another build as well."""
 
@@ -180,7 +180,7 @@ def _given(lines: list[_PastedLine]) -> _Given | None:
 
 
 def _options(lines: list[_PastedLine], at: int, *, named: bool) -> _Given | None:
-    """Return the command that begins in a line, with its options; None where there is none."""
+    """Return the command that begins in a line, with its options; None if there is none."""
     line = lines[at]
     words = line.text.split()
     asked = bool(words) and words[0].endswith(_SIGNS)

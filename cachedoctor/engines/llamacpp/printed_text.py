@@ -41,7 +41,7 @@ class Opening(NamedTuple):
     """A line after which text may continue."""
 
     clock: int | None
-    """Microseconds since the start of the server; None where its lines have no clock."""
+    """Microseconds since the start of the server; None if its lines have no clock."""
     side: bytes | None = None
     """``old`` or ``new``, where two prompts diverge."""
     slot: bytes = b""

@@ -115,7 +115,7 @@ class ServerRun:
             build: of llama.cpp, when it was given.
             number: gives the next number of a request.
             ended: takes finished requests, and again those that turned out to belong to another conversation.
-            clients: knows who asked; None where no request is listed.
+            clients: knows who asked; None if no request is listed.
             scanner: of its lines; of some it gives only the first of each task.
             mixed: sees requests that go on after the next one on their slot.
         """
@@ -345,7 +345,7 @@ class ServerRun:
         """The request of a timing line without slot and task: that of the header above it, else the only open one.
 
         Posts leave the header out. Of several open requests it is the one with ``computed`` tokens left to compute, and
-        for the reply the one whose prompt was timed; None where that does not decide, or where the log was cut inside
+        for the reply the one whose prompt was timed; None if that does not decide, or where the log was cut inside
         the block.
         """
         owner = self.request_of(-1) if self.timing is None else self.timing.open

@@ -113,7 +113,7 @@ class ConversationMemory(msgspec.Struct, gc=False):
                 self.idle_cleared.pop(effects.resumed, None)
 
     def sleep(self, mark: Mark | None) -> None:
-        """Forget what the server loses with its memory; ``mark`` is None where there was nothing to lose."""
+        """Forget what the server loses with its memory; ``mark`` is None if there was nothing to lose."""
         self.ram.forget()
         if mark is not None:
             self.slept, self.woken, self.eventful = mark, True, True
@@ -158,7 +158,7 @@ class Content(msgspec.Struct, frozen=True, gc=False):
     moved: list[Moved] | tuple[()]
     """Requests that belong to other conversations than was thought."""
     left_ram: tuple[int | None, ...]
-    """Length of the prompt that left the RAM cache; None where that is unknown."""
+    """Length of the prompt that left the RAM cache; None if that is unknown."""
 
 
 class Turn(msgspec.Struct, frozen=True, gc=False):
@@ -196,7 +196,7 @@ class More(msgspec.Struct, frozen=True, gc=False):
     moved: tuple[list[Request], dict[int, int]] | None = None
     """Earlier requests that are judged again, and the conversations of slots that this changes."""
     left_ram: tuple[int | None, ...] = ()
-    """Length of the prompt that left the RAM cache; None where that is unknown."""
+    """Length of the prompt that left the RAM cache; None if that is unknown."""
     resumed: int | None = None
     """Conversation that it continues."""
     same: bool = True
@@ -266,7 +266,7 @@ def settle(
 def plain(seen: Observed, facts: Facts, talk: Conversations, *, shown: bool) -> tuple[Thread, Numbers] | None:
     """Conclude a request that continues what its slot holds, as most do, from its numbers alone.
 
-    None where that does not follow from them at once; what follows is what ``concluded`` finds step by step.
+    None if that does not follow from them at once; what follows is what ``concluded`` finds step by step.
     """
     choice, memory = seen.choice, facts.memory
     similarity, keep, held, whose = choice.similarity, choice.f_keep, seen.held_tokens, seen.held_thread
@@ -474,7 +474,7 @@ def turn(
 def _compared(choice: Choice, talk: Conversations) -> Mapping[int, int]:
     """Common prefix with the last prompt of conversations that other slots or the RAM cache held, where it is printed.
 
-    Empty where the prompt shares as much with all of several: then it is what all prompts begin with.
+    Empty if the prompt shares as much with all of several: then it is what all prompts begin with.
     """
     found = {one.thread: one.lcp for one in choice.others if one.thread is not None}
     for length, lcp in choice.candidates if choice.found_keep is None else ():
@@ -645,7 +645,7 @@ def _swap(
     """A better prompt came from RAM and left it: find whose it was, now that the prompt's length is known.
 
     Returns what the slot held then, the requests that were judged as turns of that conversation and belong to another,
-    and the length of what left the RAM cache, None where that is unknown.
+    and the length of what left the RAM cache, None if that is unknown.
     """
     keep, similarity = held.f_keep, held.similarity
     if not keep or not similarity or not prompt:
@@ -792,9 +792,9 @@ def follow(
         request: as its lengths had it.
         thread: the conversation.
         turn: 0 for its first.
-        held_thread: conversation whose text its slot held; None where that is unknown.
-        total: tokens of the turn before and its reply in its slot; None where that is unknown.
-        kept: of these, the ones that the text kept; None where that is unknown.
+        held_thread: conversation whose text its slot held; None if that is unknown.
+        total: tokens of the turn before and its reply in its slot; None if that is unknown.
+        kept: of these, the ones that the text kept; None if that is unknown.
         together: tokens of its beginning that another request computed at the same time.
         uncached: it asks for no cache.
     """
@@ -817,7 +817,7 @@ def follow(
 def settle_unsearched(past: ConversationMemory, slot: Slot, length: int, mark: Mark) -> Request | None:
     """Judge the last request of a slot again, whose prompt begins with an entry of the RAM cache of ``length`` tokens.
 
-    ``mark``: the line that says so when its prompt is saved. Returns None where the cache was searched for it, where
+    ``mark``: the line that says so when its prompt is saved. Returns None if the cache was searched for it, where
     the entry may be younger, and where nothing was computed twice.
     """
     thread = past.conversations.get(slot.thread)

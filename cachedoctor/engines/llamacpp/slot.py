@@ -324,7 +324,7 @@ class Slot:
         self.positions = [*(self.positions[-kept:] if kept > 0 else ()), (pos_min, pos_max)]
 
     def erased(self, mark: Mark, position: tuple[int, int] | None, kept: int | None) -> None:
-        """A checkpoint was erased as invalid; ``position`` is None where the line's numbers are wrong (up to b6628).
+        """A checkpoint was erased as invalid; ``position`` is None if the line's numbers are wrong (up to b6628).
 
         ``kept``: what is reused, where the line shows it.
         """
@@ -443,7 +443,7 @@ class Slot:
         self.dropped = dropped
 
     def processed(self, stretch: SlotStretch | None) -> None:
-        """A request processed this stretch of the content; None where that is not known, and history begins again."""
+        """A request processed this stretch of the content; None if that is not known, and history begins again."""
         self.stretches = [] if stretch is None else [*self.stretches[1 - _MAX_STRETCHES :], stretch]
 
     def empty(self) -> None:

@@ -88,12 +88,12 @@ class _WorkingRequest(msgspec.Struct):
     kept: int | None = None
     """Position from which on its memory was cleared, before the first batch of the prompt: tokens that are reused."""
     in_slot: int | None = None
-    """Common prefix in tokens of the slot; None where none was printed, as nothing was to be reused."""
+    """Common prefix in tokens of the slot; None if none was printed, as nothing was to be reused."""
     in_prompt: int | None = None
     """The same text in tokens of the prompt."""
 
     def reused(self) -> int | None:
-        """Tokens of the prompt that are reused; None where the log does not show.
+        """Tokens of the prompt that are reused; None if the log does not show.
 
         The same text may be more tokens in the slot than in the prompt. Then a position in the slot, such as that of a
         checkpoint, says nothing about the prompt, unless it is the end of the common prefix, or the token before it.

@@ -1,7 +1,7 @@
 """ollama: what its own runners log of each request. Lines of the llama-server that it starts are read as such.
 
 Sources: ``runner/llamarunner/cache.go``, ``runner/ollamarunner/cache.go`` and ``x/mlxrunner/cache.go`` of ollama, and
-logs of its issues. A version counts as ``minor * 100 + patch`` (0.33.3 is 3303), 0 where it is not known.
+logs of its issues. A version counts as ``minor * 100 + patch`` (0.33.3 is 3303), 0 if it is not known.
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ _RATE = "input throughput (token/s)"
 
 
 class VersionRange(NamedTuple):
-    """Versions from ``low`` to ``high``, both included; None where there is no bound."""
+    """Versions from ``low`` to ``high``, both included; None if there is no bound."""
 
     low: int | None
     high: int | None

@@ -43,7 +43,8 @@ class RecentPrompts:
         self._size = 0
 
     def compare(self, text: str) -> int | None:
-        """Characters that ``text`` and the best earlier prompt begin with, None without one; it is kept for others."""
+        """Return how many characters ``text`` shares with the start of the best earlier prompt, None without one; keep
+        it for later ones."""
         best = longest_prefix(text, reversed(self._texts))
         self._texts.append(text)
         self._size += len(text)
@@ -108,7 +109,7 @@ class LoggedRequest(msgspec.Struct):
 
     @property
     def text(self) -> str | None:
-        """The prompt, as far as it was printed in one piece; read when it is asked for, as it is long."""
+        """The prompt, as far as it was printed in one piece; parsed on access, because it is long."""
         return literals.string(self.printed) if self.plain is None else self.plain
 
 

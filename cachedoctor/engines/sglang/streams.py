@@ -50,7 +50,7 @@ def torn(pairs: Mapping[str, str]) -> bool:
 
 @lru_cache(maxsize=1024)
 def _count(text: str) -> int | None:
-    """Read a whole number, of which the first ``_READ`` characters are given: a few come again and again."""
+    """Read an integer from its first ``_READ`` characters; cached, because few different ones occur."""
     if len(text) > _DIGITS or not (text.isdigit() and text.isascii()):
         return None
     value = int(text)
@@ -103,7 +103,7 @@ def read(pairs: Mapping[str, str], batch: PrefillBatch) -> PrefillBatch:
 
 
 def goes_on(batch: PrefillBatch, chunks: Chunks, most_new: int) -> bool | None:
-    """Whether the next batch continues the last prompt of this one; None when that is open.
+    """Whether the next batch continues the last prompt of this one; None if that is unknown.
 
     Args:
         batch: the batch.
@@ -160,7 +160,7 @@ class RankStream:
 
         Args:
             periods: those of the session; new ones are added.
-            started: the first line of the server's start; None where it is not in the log.
+            started: the first line of the server's start; None if it is not in the log.
         """
         self._periods = periods
         self._since: Since = "log" if started is None else "start"
@@ -269,7 +269,7 @@ class RankStream:
             period.after_burst_cached += cached
 
     def _follow(self, period: BatchPeriod, batch: PrefillBatch, mark: Mark, chunks: Chunks, ends: bool) -> None:
-        """Follow a request that is alone from its first chunk to its last."""
+        """Follow a request that is the only one from its first chunk to its last."""
         new, cached = _tokens(batch)
         known, self._alone = self._alone, None
         if new is None or cached is None or not alone(batch):

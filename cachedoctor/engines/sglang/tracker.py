@@ -103,7 +103,7 @@ class Tracker:
         return session
 
     def _narrow(self, session: Session, found: facts.VersionRange) -> None:
-        """Take versions that a line can come from; a build that mixes several has none."""
+        """Narrow the versions to those that print a line; a build that mixes several has none."""
         if found == facts.ANY:
             return
         narrowed = self._versions.both(found)

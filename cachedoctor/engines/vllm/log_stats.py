@@ -28,7 +28,7 @@ _HALF_YEAR = 183 * _DAY
 
 
 class LinePrefix(NamedTuple):
-    """Parts of a prefix; None where the line has none."""
+    """Parts of a prefix; None if the line has none."""
 
     process: str | None = None
     """``APIServer``, ``EngineCore_DP0`` ..."""
@@ -62,7 +62,7 @@ def _seconds(month: int, day: int, hour: int, minute: int, second: int) -> int |
 
 
 def seconds(earlier: int, later: int) -> float:
-    """Seconds between two times without a year; those of a log that continues over New Year as well."""
+    """Seconds between two times without a year, also across New Year."""
     passed = later - earlier
     return float(passed + _BEFORE[-1] * _DAY if passed < -_HALF_YEAR else passed)
 
@@ -97,7 +97,7 @@ class Intervals:
         self._last: dict[Writer, _StatsLine] = {}
         self._ready: int | None = None
         self._commonest: tuple[float, int] | None = None
-        """Mean of the commonest short gaps, and how many these are; None where it is not known any more."""
+        """Mean of the commonest short gaps, and how many these are; None if it is not known any more."""
 
     def ready(self, time: int | None) -> None:
         """The engine was made ready; statistics are counted from then on."""
@@ -149,7 +149,7 @@ class Intervals:
         return default if abs(mean - default) <= _SECOND / count else mean
 
     def learned(self, early: bool) -> float | None:
-        """The interval where it is not the default; None where that is not known."""
+        """The interval if it is not the default; None if that is unknown."""
         usual = self.usual(early)
         return None if usual == (_EARLY if early else _DEFAULT) else usual
 
@@ -206,7 +206,7 @@ def sample(session: int, path: str, line: int, fields: Mapping[str, Any]) -> Cac
 
 @lru_cache(maxsize=4)  # a server has a name or two
 def _usage_in(names: tuple[str, ...]) -> str:
-    """Which of the names of a line is that of the usage of the cache; empty where none is."""
+    """Name of the cache usage field in a line; empty if there is none."""
     return next((name for name in names if name.endswith(_USAGE) and _KV.fullmatch(name)), "")
 
 

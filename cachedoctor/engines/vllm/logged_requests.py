@@ -22,7 +22,7 @@ _LOGGED_PROMPTS_MOST = 10_000
 
 
 def prompt_in(text: str) -> str | None:
-    """Return the prompt that a line holds, as it is printed between its quotes; None where there is none."""
+    """Return the prompt that a line contains, as printed between its quotes; None if there is none."""
     if not text or text[0] not in "'\"":
         return None
     ends = [found.start() for found in _END.finditer(text)]
@@ -30,7 +30,7 @@ def prompt_in(text: str) -> str | None:
 
 
 class Beginnings:
-    """The latest prompts of one server, kept for how much of a later one they begin with, and never shown."""
+    """The latest prompts of one server, kept to measure common prefixes with later ones, and never shown."""
 
     def __init__(self) -> None:
         self._recent: deque[bytes] = deque()
@@ -126,7 +126,7 @@ class Lookups:
 
 
 def _cached(fields: dict[str, int]) -> int | None:
-    """Tokens that were not computed: ``load`` is what LMCache has beyond the engine's own cache."""
+    """Tokens that were not computed: ``load`` is what LMCache adds to the engine's own cache."""
     if "gpu_tokens" in fields:
         return fields["gpu_tokens"] + max(0, fields["load"])
     return fields["hit"] - min(fields["load"], 0) if fields["load"] else None

@@ -24,13 +24,13 @@ class LookedUp(NamedTuple):
 
 
 def looked_up(computed: int, within: int, rate: float, external_rate: float | None = None) -> LookedUp | None:
-    """Tokens that were looked up since the rate began; None where nearly all was reused.
+    """Tokens looked up since the rate began; None if nearly all were reused.
 
     Args:
         computed: tokens since then.
         within: tokens by which that may be off.
         rate: the rate as printed, from 0 to 1.
-        external_rate: that of a cache outside, as printed; None where there is none.
+        external_rate: that of a cache outside, as printed; None if there is none.
     """
     parts = [rate] if external_rate is None else [rate, external_rate]
     left = 1.0

@@ -147,7 +147,7 @@ def _asks(path: str) -> bool:
 
 
 def _convert(session: Session, sample: CacheSample) -> None:
-    """Make tokens of the rate, where the version is known to count all of them, or the computed ones alone."""
+    """Convert the rate to tokens, if the version is known to count all of them, or only the computed ones."""
     if sample.prompt_rate is None or sample.interval_s is None:
         return
     tokens = round(sample.prompt_rate * sample.interval_s)

@@ -92,13 +92,13 @@ class Captured(msgspec.Struct):
     body: dict[str, Any] | None
     """None if the recording does not contain its prompt."""
     endpoint: str = ""
-    """Path of the address, without what comes after ``?``, which may be a key."""
+    """Path of the address, without the part after ``?``, which may be a key."""
     answer: bytes = b""
     """The parts of the answer that may show the prompt length: JSON, or the stream's lines with counts."""
     sent: float | None = None
     """Seconds since 1970; None if the recording does not show it."""
     is_whole: bool = True
-    """False where parts of the prompt are known to be missing: its length is then not the request's length."""
+    """False if parts of the prompt are known to be missing: its length is then not the request's length."""
 
 
 class Capture(msgspec.Struct):
@@ -177,7 +177,7 @@ def telling(answer: str) -> bytes:
 
 
 def counts(prompt: Any, cached: Any = None, model: Any = None) -> bytes:
-    """Write counts as an answer does; empty where the first is not a count."""
+    """Write counts in the form of an answer; empty if the first is not a count."""
     if not _is_count(prompt):
         return b""
     usage: dict[str, Any] = {"prompt_tokens": prompt}

@@ -110,7 +110,7 @@ def _made(row: dict[str, Any], messages: Any) -> dict[str, Any] | None:
 
 
 def _answer(row: dict[str, Any]) -> bytes:
-    """Counts of the provider, where they are there; else the prompt's tokens alone."""
+    """Counts of the provider, if there are any; else only the prompt's tokens."""
     metadata, response = object_of(row.get("metadata")) or {}, object_of(row.get("response")) or {}
     for usage in (metadata.get("usage_object"), response.get("usage")):
         if isinstance(usage, dict) and usage:

@@ -97,7 +97,7 @@ def _of_parts(role: str, parts: list[Attributes]) -> Iterator[Attributes]:
 
 
 def _content(parts: list[Attributes]) -> Any:
-    """Text, or parts of a chat body where there is more than one; empty where there is none."""
+    """Text, or parts of a chat body where there is more than one; empty if there is none."""
     found = [_part(part) for part in parts]
     return found[0]["text"] if len(found) == 1 and found[0].get("type") == "text" else found or ""
 
@@ -221,13 +221,13 @@ def openinference_body(attributes: SpanAttributes, *, dropped: bool) -> tuple[Sp
 
 
 def _sent(attributes: SpanAttributes) -> SpanAttributes | None:
-    """The body as it was sent, where ``input.value`` is one."""
+    """The body as it was sent, if ``input.value`` is one."""
     body = object_of(attributes.get("input.value"))
     return body if body is not None and is_prompt(body, "") else None
 
 
 def _messages(attributes: SpanAttributes) -> dict[int, SpanAttributes]:
-    """Messages by their numbers; none where texts are hidden."""
+    """Messages by their numbers; none if texts are hidden."""
     found: dict[int, SpanAttributes] = {}
     parts: dict[tuple[int, int], SpanAttributes] = {}
     calls: dict[tuple[int, int], SpanAttributes] = {}

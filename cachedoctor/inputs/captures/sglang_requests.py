@@ -40,7 +40,7 @@ class _Request(msgspec.Struct):
 
 
 def read(text: str) -> Capture | None:
-    """Read the requests of a log; None where it has none."""
+    """Read the requests of a log; None if it has none."""
     found: dict[str, _Request] = {}
     for line in _LINE.finditer(text):
         fields, out = _printed(line["printed"]) if line["printed"] is not None else _of_json(line["json"])
@@ -71,7 +71,7 @@ def read(text: str) -> Capture | None:
 
 
 def _prompt(fields: dict[str, Any]) -> tuple[Any, bool]:
-    """The prompt, None where it is not there as a whole; and whether it was cut."""
+    """The prompt, None if it is not there as a whole; and whether it was cut."""
     for name in ("text", "input_ids"):
         value = fields.get(name)
         if value is _TORN:

@@ -124,7 +124,7 @@ def _has_result(message: Line) -> bool:
 
 
 def _merged(lines: list[Line]) -> list[Line]:
-    """Messages of roles that alternate: parts of one reply, and results of tools that ran at once, are one."""
+    """Messages with alternating roles: parts of one reply, and results of tools that ran at once, are merged."""
     found: list[Line] = []
     for line in lines:
         if not _is_message(line) or line["message"].get("model") == _SYNTHETIC:

@@ -19,7 +19,7 @@ _PATHS_MAX = 8
 _TRIES = 4096
 """Records without a server line before the first server line; other programs of the cluster may have started first."""
 BEGIN = 50
-"""Lines that are not records before the first record: what a shell or a person wrote above them."""
+"""Lines before the first record that are not records: what a shell or a person wrote above them."""
 _LINES = 4
 """Lines of a text that are checked."""
 _DEPTH = 4
@@ -101,7 +101,7 @@ class Collected:
         return msgspec.json.encode(out)
 
     def frame(self, line: bytes, name: Callable[[str, bytes], bytes]) -> bytes | None:
-        """Return the record ``line`` with its time alone; None where it has none."""
+        """Return the record ``line`` with its time alone; None if it has none."""
         named = labels.record_labels(_decoded(line) or {})
         time = _harmless(named["time"]) if "time" in named else _NO_VALUE
         if time is _NO_VALUE:
@@ -235,7 +235,7 @@ class LogRecords:
         return record
 
     def frame(self, line: bytes, depth: int, name: Callable[[str, bytes], bytes]) -> bytes | None:
-        """Return the time of a record that may be the collector's and holds no line; None where it is not known."""
+        """Return the time of a record that may be the collector's and contains no line; None if it is unknown."""
         collected = self._collected[depth]
         return collected.frame(line, name) if collected.known or collected.undecided else None
 

@@ -23,7 +23,7 @@ _DEEP = 8
 _ARRAY = late(rb"(?:\xef\xbb\xbf)?\s*+\[\s*+(\S)")
 _OBJECT = late(rb"(?:\xef\xbb\xbf)?\s*+\{")
 _TEXT = late(rb"(?:\xef\xbb\xbf)?\s*+\"(?:[^\"\\\n]|\\.)*+(?:\"\s*+|\\)?\Z")
-"""A string, whole or up to where the bytes end: a field that a program such as jq took out of a document."""
+"""A string, whole or up to where the bytes end: a field that a program such as jq extracted from a document."""
 _TEXT_BYTES = 1 << 16
 _INDENTED = late(rb"(?:\xef\xbb\xbf)?\s*+\{[ \t\r]*+\n\s++\"")
 _BETWEEN = late(rb"\n\}(?=[ \t\r]*+\n\s*+\{)")
@@ -74,7 +74,7 @@ class Documents:
         return out
 
     def _is_document(self) -> bool | None:
-        """Whether the first bytes begin a document; None where more are needed."""
+        """Whether the first bytes begin a document; None if more are needed."""
         held = self._held
         if found := _ARRAY.match(held):
             return found[1] == b"{"
@@ -151,7 +151,7 @@ class _Reading:
 
 
 def _opened(document: bytes, collected: Collected) -> bytes | None:
-    """Give the records of one or several documents, each on a line; None where no line of a server is in them.
+    """Give the records of one or several documents, each on a line; None if no line of a server is in them.
 
     ``collected`` learns in which of the keys, and knows it from then on.
     """

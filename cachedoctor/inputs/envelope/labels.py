@@ -122,7 +122,7 @@ def _is_name(value: object) -> bool:
 
 
 def origin(found: dict[Role, Label]) -> bytes | None:
-    """Name the server that wrote the record: ``pod/container``; None where nothing names one."""
+    """Name the server that wrote the record: ``pod/container``; None if nothing names one."""
     names = [str(label.value).strip("/ ") for label in origin_labels(found)]
     return "/".join(names).encode("utf-8", "backslashreplace") or None
 
@@ -140,7 +140,7 @@ def goes_on(found: dict[Role, Label]) -> bool:
 
 
 def at(record: Any, path: Path) -> Any:
-    """Return the value at ``path``; None where there is none."""
+    """Return the value at ``path``; None if there is none."""
     for key in path:
         if not isinstance(record, dict):
             return None

@@ -76,7 +76,7 @@ class Rewriter:
     """Incremental: whole lines in, as many whole lines out, some of them later."""
 
     def __init__(self, bodies: Callable[[bytes], bytes], name: Callable[[str, bytes], bytes]) -> None:
-        """Take the two functions.
+        """Store the two functions.
 
         Args:
             bodies: gives as many lines as it is given, each with its newline.

@@ -89,7 +89,7 @@ class MetricSamples:
                 self._names.setdefault(parts[2], {}).setdefault(sample.name, []).append(sample)
 
     def of(self, name: str) -> list[Sample]:
-        """Samples of a series; ``vllm_x``, as some collectors spell it, only where there is no ``vllm:x``."""
+        """Samples of a series; ``vllm_x``, the spelling of some collectors, only if there is no ``vllm:x``."""
         spellings = self._names.get(name, {})
         return next((spellings[full] for full in sorted(spellings, key=lambda full: ":" not in full)), [])
 
@@ -212,7 +212,7 @@ def _ordered(dumps: list[Dump]) -> list[Dump]:
 
 
 def _starts(dumps: list[Dump]) -> list[float] | None:
-    """When the server of each dump began, all by one clock; None where there is none for all."""
+    """When the server of each dump began, all by one clock; None if there is none for all."""
     for clock in ([dump.started for dump in dumps], [dump.created for dump in dumps]):
         known = [start for start in clock if start is not None]
         if len(known) == len(dumps):
@@ -280,7 +280,7 @@ def _counted(dump: Dump, before: Dump | None, key: EngineKey, reading: EngineCou
 
 
 def _bars(counts: dict[float, int]) -> list[Bucket]:
-    """Requests between one bar and the next, from those counted up to each; none where they do not grow."""
+    """Requests between one bar and the next, from those counted up to each; none if they do not grow."""
     found, before = [], 0
     for most, count in sorted(counts.items()):
         found.append(Bucket(None if isinf(most) else most, count - before))

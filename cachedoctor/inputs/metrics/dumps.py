@@ -43,7 +43,7 @@ def servers(chunks: Iterable[bytes], path: str) -> list[Dump]:
 
 
 def is_only_dump(data: bytes) -> bool:
-    """Whether a text is a dump from which something can be read, bare or in a fence, and nothing else."""
+    """Whether a text is only a dump with readable samples, bare or in a fence."""
     exposition = read([data], "", _wanted)
     return exposition is not None and not exposition.bad and bool(of(exposition, ""))
 
@@ -116,7 +116,7 @@ class _Answer(msgspec.Struct):
 
 
 def address(url: str, now: float, seconds: float, match: str | None) -> str:
-    """Return what to ask Prometheus at ``url`` for: the last ``seconds`` of all that the readers of dumps know.
+    """Return the address for Prometheus at ``url``: the last ``seconds`` of all series that the readers of dumps know.
 
     ``match``: more matchers of labels, ``job="vllm"``, with or without braces.
     """

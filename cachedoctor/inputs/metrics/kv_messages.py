@@ -123,7 +123,7 @@ class Blinder:
 
 
 def _joined(before: _Event, event: _Event) -> bool:
-    """Put removed blocks to those that were removed just before, where both are alike: vLLM sends each on its own."""
+    """Merge removed blocks with those removed just before, if both are of the same kind: vLLM sends each on its own."""
     if not (isinstance(before, RemovedBlocks) and isinstance(event, RemovedBlocks)):
         return False
     alike = (before.medium, before.group) == (event.medium, event.group) and len(before.ids) < MAX_BLOCKS - len(
@@ -135,7 +135,7 @@ def _joined(before: _Event, event: _Event) -> bool:
 
 
 def _group(fields: dict[str, Any]) -> int:
-    """Which of several kinds of layers a block is of; 0 where there is one."""
+    """Which of several kinds of layers a block is of; 0 if there is one."""
     component = fields.get("component_type")
     if component in _COMPONENTS:
         return _whole(fields.get("group_idx")) or max(0, _COMPONENTS.index(component) - 1)

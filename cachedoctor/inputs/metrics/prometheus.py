@@ -84,7 +84,7 @@ class Exposition(msgspec.Struct):
         return self.types.get(name) or self.types.get(name.removesuffix("_total"))
 
     def help_of(self, name: str) -> str:
-        """Help text of a series, empty where there is none."""
+        """Help text of a series, empty if there is none."""
         return self.helps.get(name) or self.helps.get(name.removesuffix("_total")) or ""
 
 
@@ -131,7 +131,7 @@ def _lines(chunks: Iterable[bytes]) -> Iterator[bytes | None]:
 
 
 def _note(found: Exposition, line: bytes, wanted: Callable[[str], bool]) -> int:
-    """Take a comment; gives the bytes that were kept. Other comments, ``# EOF`` and ``# UNIT`` say nothing here."""
+    """Take a comment; gives the bytes that were kept. Other comments, ``# EOF`` and ``# UNIT`` are ignored."""
     meta = _META.fullmatch(line)
     if meta is None:
         return 0

@@ -86,7 +86,7 @@ def _spans_lines(text: bytes, path: str) -> bool:
 
 
 def _is_next(line: bytes, held: bytearray, path: str) -> bool:
-    """Whether a line is an object after one that does not end: nothing that is laid out over lines looks like it."""
+    """Whether a line is an object after an unfinished one: nothing that is laid out over lines looks like it."""
     return line.startswith(b'{"') and held.startswith(b"{") and not _spans_lines(line.strip(), path)
 
 
@@ -254,7 +254,7 @@ MAX_EACH = 10_000
 MAX_MODEL = 200
 """Characters of a model's name."""
 _FRUITLESS = 1_000_000
-"""Values in a row that say nothing; the longest stream of a reply has fewer parts."""
+"""Consecutive values without information; the longest stream of a reply has fewer parts."""
 _STARTS = frozenset({b'"message_start"', b'"response.created"'})
 _ENDS = frozenset({b'"message_stop"', b'"response.completed"', b'"response.incomplete"'})
 """Types of events of a stream that begin and end an answer; ``[DONE]`` ends one, too."""
@@ -304,7 +304,8 @@ def read(chunks: Iterable[bytes], path: str) -> ResponseFile:
 
 
 def of_answer(answer: bytes) -> Answer | None:
-    """Read what is kept of one answer; None where it does not say how long its prompt was, or is several."""
+    """Read what is kept of one answer; None if it does not show the length of its prompt, or contains several
+    answers."""
     reader = _of_one(answer)
     return None if reader is None else reader.only
 
@@ -320,7 +321,7 @@ def claim_of(answer: bytes) -> ClaimedRequest | None:
 
 
 def _of_one(answer: bytes) -> _AnswerSums | None:
-    """Read what is kept of one answer; None where nothing is, or it cannot be read."""
+    """Read what is kept of one answer; None if nothing is, or if it cannot be read."""
     if not answer:
         return None
     reader = _AnswerSums("the answer")
@@ -371,7 +372,7 @@ class _AnswerSums:
 
     @property
     def only(self) -> Answer | None:
-        """The answer; None where there is none, or several."""
+        """The answer; None if there is none, or several."""
         return self.answers.each[0] if len(self.answers.each) == 1 else None
 
     def take(self, value: PlacedObject) -> None:

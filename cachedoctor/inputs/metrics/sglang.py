@@ -36,7 +36,7 @@ def names() -> set[str]:
 
 
 def readings(series: MetricSamples) -> dict[EngineKey, EngineCounts]:
-    """What a server has counted: by rank of data parallelism where its prompt tokens are, else as a whole."""
+    """Counters of a server: by data-parallel rank if its prompt tokens are, else as a whole."""
     found: dict[EngineKey, EngineCounts] = {}
     ranked = any("dp_rank" in sample.labels for sample in series.counter("prompt_tokens"))
     key = _by_rank if ranked else _as_a_whole
@@ -57,7 +57,7 @@ def _as_a_whole(sample: Sample) -> EngineKey:
 
 
 def _sums(samples: Iterable[Sample], key: Callable[[Sample], EngineKey]) -> dict[EngineKey, int | None]:
-    """Add up what differs in more than a rank that counts the same; of those that do not, the one that got farthest."""
+    """Add up series that differ in more than a replica rank; of those that do not, take the one that got farthest."""
     kinds: dict[frozenset[tuple[str, str]], Sample] = {}
     for sample in samples:
         kind = frozenset((name, value) for name, value in sample.labels.items() if name not in _REPLICAS)

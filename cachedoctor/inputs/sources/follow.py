@@ -16,7 +16,7 @@ from cachedoctor.inputs.sources.stdin import begins_a_line
 from cachedoctor.inputs.sources.unpack import utf8
 
 POLL_SECONDS = 0.05
-"""Twenty looks a second cost a few thousandths of a core."""
+"""Seconds between two polls: twenty a second cost a few thousandths of a core."""
 
 _TAIL = 64 * 1024
 """Bytes remembered of what was read: they distinguish a copy of the file from other files."""
@@ -254,14 +254,14 @@ class _Turn:
         close(g.file for g in found if g.file not in self.successors)
 
     def _place_in(self, successors: list[FileIO], cut: bool) -> None:
-        """Have this file, which is empty, continue after its copies; one that was deleted is what others replaced."""
+        """Insert this file, which is empty, after its copies; a deleted one comes first, because others replaced it."""
         if cut and not os.fstat(self._file.fileno()).st_nlink:
             successors.insert(0, self._file)
         elif cut or (not self.tail and _is_at(self._path, self._key)):
             successors.append(self._file)
 
     def _was_preceded(self) -> bool:
-        """Whether the file was copied and cut before we saw its first bytes: then these have to wait."""
+        """Whether the file was copied and truncated before its first bytes were read: these then have to wait."""
         found = self._generations.opened()
         if found is None or read_at(self._file, self._done - len(self.tail), len(self.tail)) != self.tail:
             self._done, self.tail = 0, b""  # cut once more, just now, or names change: it begins again
@@ -297,7 +297,7 @@ def _is_at(path: str, key: Key) -> bool:
 
 
 def _hole(file: FileIO) -> int:
-    """Where the bytes of a file begin."""
+    """Offset at which the bytes of a file begin."""
     try:
         return os.lseek(file.fileno(), 0, os.SEEK_DATA)
     except (OSError, AttributeError):  # it is empty; or the system knows no holes

@@ -168,7 +168,7 @@ def key_of(status: os.stat_result) -> Key:
 
 
 def read_at(file: FileIO, begin: int, size: int) -> bytes:
-    """Read at most ``size`` bytes from ``begin`` on; none when the system refuses."""
+    """Read at most ``size`` bytes from ``begin`` on; none if the system refuses."""
     try:
         file.seek(begin)
         return file.read(size)

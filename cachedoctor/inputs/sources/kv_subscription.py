@@ -23,7 +23,7 @@ PAUSE = 60.0
 MAX_MESSAGE = 64 * 1024 * 1024
 """Bytes; a step of 8,192 tokens has about 100 KB."""
 _QUEUED = 100_000
-"""Messages that may wait for us, as many as vLLM keeps for a listener."""
+"""Maximum messages waiting for this listener, as many as vLLM keeps."""
 _END = b"\xff" * 8
 
 
@@ -38,7 +38,7 @@ class KvSubscription:
     """In its ``with`` block: sockets at all endpoints."""
 
     def __init__(self, endpoints: Sequence[str], replay: Sequence[str] = ()) -> None:
-        """Remember the addresses.
+        """Store the addresses.
 
         Args:
             endpoints: where servers publish; at ``@tcp://...`` and one with ``*`` servers connect to us.
@@ -98,7 +98,7 @@ class KvSubscription:
         return socket
 
     def messages(self) -> Iterator[Arrived | None]:
-        """Yield messages as they come, for ever; None where none came for a while."""
+        """Yield messages as they come, endlessly; None if none came for a while."""
         import zmq
 
         poller = zmq.Poller()
@@ -135,5 +135,5 @@ class KvSubscription:
             yield frames
 
     def is_asked(self, source: int) -> bool:
-        """Whether it was given where an endpoint answers what it sent before."""
+        """Whether an address was given at which the endpoint sends earlier messages again."""
         return source < len(self._asking)

@@ -1,4 +1,4 @@
-"""One log that is followed: what was counted of it, kept in a state file between runs."""
+"""One followed log: its counts, kept in a state file between runs."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class FollowedPath(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Path as the state file has it, which is UTF-8; a name on a disk need not be."""
+        """Path in the state file, which is UTF-8; a name on a disk need not be."""
         return printable(self.path)
 
 
@@ -39,7 +39,7 @@ class Places:
     """Finds the logs to follow, each time it is called."""
 
     def __init__(self, logs: list[str], folders: list[str], complain: Callable[[str, str], None]) -> None:
-        """``logs`` may be folders as well; ``complain`` takes message and hint where a folder cannot be listed."""
+        """``logs`` may be folders as well; ``complain`` takes message and hint if a folder cannot be listed."""
         absolute = [os.path.abspath(path) for path in logs]
         self._named = _without_rotations([path for path in absolute if not os.path.isdir(path)])
         self._folders = list(dict.fromkeys([*filter(os.path.isdir, absolute), *map(os.path.abspath, folders)]))
@@ -51,7 +51,7 @@ class Places:
         """Inode and size of files that are not logs, so far."""
 
     def found(self) -> Iterator[FollowedPath]:
-        """Yield every log that is there, and those that were named."""
+        """Yield every log that exists, and those that were named."""
         self._others = {path: mark for path, mark in self._others.items() if os.path.exists(path)}
         for path in self._named:
             yield FollowedPath(path, printable(path), True)

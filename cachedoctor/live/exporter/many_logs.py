@@ -81,7 +81,7 @@ class ManyLogs:
         complain: Complain,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``begin`` makes an analyzer; ``saved``: what the last run left; ``complain`` is called once per fault."""
+        """``begin`` makes an analyzer; ``saved``: state of the last run; ``complain`` is called once per fault."""
         self._places = places
         self._begin = begin
         self._values = values
@@ -156,7 +156,7 @@ class ManyLogs:
                 self._forget(path, followed)
 
     def _forget(self, path: str, followed: _Followed) -> None:
-        """Drop a log that was found; what it counted stays as long as the same server writes to another one."""
+        """Drop a discovered log; its counts stay as long as the same server writes to another one."""
         del self._logs[path]
         self._came = self._clock()
         self._places.followed.discard(path)
@@ -170,7 +170,7 @@ class ManyLogs:
         self._make_room({followed.log.server(None), *(series.server for series in counts)})
 
     def _let_go(self, log: SavedLog) -> None:
-        """Keep how far a log was read, and what it counted unless another one has that now."""
+        """Keep how far a log was read, and its counts unless another log has them now."""
         if log.files:
             self._gone[log.path] = msgspec.structs.replace(log, gone=True)
         while len(self._gone) > MOST_GONE:

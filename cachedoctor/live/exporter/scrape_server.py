@@ -69,7 +69,7 @@ class MetricsPage(Collector):
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Yield all metrics; as long as logs are read for the first time, only the version."""
+        """Yield all metrics; while logs are read for the first time, only the version."""
         build = GaugeMetricFamily("cachedoctor_build_info", "Version of cachedoctor.", labels=["version"])
         build.add_metric([cachedoctor.__version__], 1)
         yield build
@@ -124,7 +124,7 @@ def _counters(counts: Counts) -> Iterator[Metric]:
 MOST_READERS = 64
 """Connections at one time."""
 _SILENT = 10.0
-"""Seconds that a reader may send or take nothing."""
+"""Seconds that a reader may neither send nor take anything."""
 
 
 class _ScrapeServer(ThreadingHTTPServer):

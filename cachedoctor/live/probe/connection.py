@@ -20,7 +20,7 @@ from cachedoctor.report.text.text_safe import clipped
 
 
 class Reply(NamedTuple):
-    """Counts are None where the server does not say them."""
+    """Counts are None if the server does not say them."""
 
     prompt_tokens: int | None
     reused_tokens: int | None
@@ -112,7 +112,7 @@ class ProbeConnection:
         self.limit = seconds
 
     def get(self, path: str, most_seconds: float = 10) -> ProbeResponse | None:
-        """Ask for what the server may not have; None where there is no such thing, or it is kept from us."""
+        """Request what the server may not have; None if it does not exist, or access is refused."""
         answer = self.ask("GET", path, None, most_seconds)
         return answer if answer.status == 200 else None
 

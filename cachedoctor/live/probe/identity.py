@@ -38,7 +38,7 @@ _MODEL = 200
 
 
 def identify(at: ProbeConnection, model: str | None) -> tuple[ProbedServer, str | None]:
-    """Ask a server what it is; gives also the name of the model as requests have to say it, which is not to be shown.
+    """Identify a server; also gives the name of the model as requests must write it, which is not to be shown.
 
     Raises:
         CacheDoctorError: it gives no answer, is none of an API, or has several models and none is asked for.
@@ -193,7 +193,7 @@ def _value(at: ProbeConnection, path: str) -> Any:
 
 
 def _listed(at: ProbeConnection, path: str, key: str) -> list[dict[str, Any]] | None:
-    """Give the objects of a list below ``key``; None where there is no such list."""
+    """Give the objects of a list below ``key``; None if there is no such list."""
     answer = _value(at, path)
     rows = answer.get(key) if isinstance(answer, dict) else None
     return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else None

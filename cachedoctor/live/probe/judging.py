@@ -28,7 +28,8 @@ _CAME_BACK = ("as expected", "noted")
 _INSERTED = 4
 """Tokens that a server may count beyond the output of its own tokenizer, such as a BOS token."""
 _RAM_BLIND, _CUT_BLIND = 7964, range(7079, 7965)
-"""Builds that use no RAM cache, and look for no checkpoint, while a projector is loaded; fixed in b8156 (CD209)."""
+"""Builds that do not use the RAM cache, and builds that search no checkpoint, while a projector is loaded; fixed in
+b8156 (CD209)."""
 _MENDED = 8156
 _BUILD = late(r"b(\d{4,6})\b")
 _BETWEEN = (
@@ -84,7 +85,7 @@ def _refused(server: ProbedServer, asked: Asked) -> ProbeCause | None:
 
 
 def _template(asked: Asked) -> ProbeCause | None:
-    """Find a template that renders the same messages differently a second later: all that is expected depends on it."""
+    """Find a template that renders the same messages differently a second later: all expectations depend on it."""
     if not _less(asked, "template"):
         return None
     place = asked["template"].reused_tokens or 0
@@ -94,7 +95,7 @@ def _template(asked: Asked) -> ProbeCause | None:
 
 
 def _other_slot(server: ProbedServer, asked: Asked) -> ProbeCause | None:
-    """Find a next turn that went to another slot, as too little of it was the same for the threshold of similarity."""
+    """Find a next turn that went to another slot, because too little of it matched for the similarity threshold."""
     turn, held = asked["turn"], {asked[name].slot for name in ("first", "again") if name in asked}
     if server.engine != "llama.cpp" or turn.slot is None or None in held or turn.slot in held:
         return None
@@ -223,7 +224,7 @@ def _switched_off(server: ProbedServer) -> ProbeCause:
 
 
 def _never(server: ProbedServer, asked: Asked, rendered: Mapping[str, int]) -> ProbeCause:
-    """Explain why nothing ever comes back."""
+    """Explain why nothing is ever reused."""
     again = asked["again"]
     counts = {
         asked[n].prompt_tokens
@@ -294,7 +295,7 @@ def _back(server: ProbedServer, asked: Asked) -> ProbeCause | None:
 
 
 def one_slot(server: ProbedServer, asked: Asked) -> bool:
-    """Whether prompts that share nothing went to one slot while the server has others."""
+    """Whether prompts that share nothing went to one slot although the server has others."""
     used = [asked[name].slot for name in ("tail", "head") if name in asked]
     return (server.slots or 0) > 1 and len(used) == 2 and used[0] is not None and used[0] == used[1]
 

@@ -10,7 +10,7 @@ from cachedoctor.live.probe.plan import Body
 from cachedoctor.model.probed import Measure, ProbedServer, ProbeQuestion, State
 
 _SPARE = 8
-"""Tokens that templates put after a prompt, and that no server reuses."""
+"""Tokens that templates append to a prompt, and that no server reuses."""
 _SHARE = 0.7
 """Share of an estimated common prefix that must be reused."""
 _MOST_CHARS = 8

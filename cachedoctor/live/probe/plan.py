@@ -14,9 +14,9 @@ Body = dict[str, Any]
 
 MOST_REQUESTS = 12
 _CHARS = 4
-"""Characters of a token of plain English."""
+"""Characters per token of plain English."""
 _SIDE = 64
-"""Pixels: some models take nothing smaller than a few dozen."""
+"""Pixels of each side: some models take nothing smaller than a few dozen."""
 IMAGE_TOKENS = 600
 """Maximum tokens that most models use for a small image."""
 _NOUNS = ("harbour", "ledger", "lantern", "bridge", "kettle", "window", "orchard", "compass", "archive", "market")
@@ -153,7 +153,8 @@ def forced(first: Question) -> Question:
 
 
 def short(nonce: str) -> Question:
-    """Give the question that shows what an answer takes without a prompt to compute; for servers that count nothing."""
+    """Give the question that measures the time of an answer without a prompt to compute; for servers that count
+    nothing."""
     return Question("short", "to measure the reply time", {"messages": [_user(f"{nonce} ?")]})
 
 
@@ -186,7 +187,7 @@ def words(body: Body) -> str:
 
 
 def common(a: list[int] | str, b: list[int] | str) -> int:
-    """Count what two prompts begin with alike."""
+    """Return the length of the common prefix of two prompts."""
     return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
 
 

@@ -90,7 +90,7 @@ def _same(name: str, then: str | None, now: str | None) -> bool:
 
 
 def check_log(path: str) -> None:
-    """Open the log, so that one that cannot be read is noticed before anything is sent; a pipe is left as it is.
+    """Open the log, so that an unreadable one is noticed before anything is sent; a pipe is left as it is.
 
     Raises:
         CacheDoctorError: it is missing, a folder, or not to be read.
@@ -100,7 +100,7 @@ def check_log(path: str) -> None:
 
 
 def _is_excluded(now: Probe, code: str) -> bool:
-    """Whether the answers exclude a cause that a log alone may take for another one."""
+    """Whether the answers exclude a cause that the log alone may confuse with another one."""
     if any(code in cause.codes for cause in now.causes):
         return False
     kept = {question.name for question in now.questions if question.state in ("as expected", "noted")}

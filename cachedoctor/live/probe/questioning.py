@@ -26,7 +26,7 @@ _CHARS_AT_MOST = 64
 """Upper bound of characters per token: even a truncated prompt has more tokens than this estimate."""
 _ALWAYS = 1 << 30
 _TWICE = (("again", "first"), ("tools-again", "tools"), ("image", "look"), ("image", "system"))
-"""Questions that send the same as another one."""
+"""Questions that send the same prompt as another one."""
 _LATER = 1.1
 """Seconds after which a prompt is rendered again: a template that prints the time then prints a different one."""
 _RENDERED = ("reasoning", "permuted")
@@ -82,7 +82,7 @@ def probe(at: ProbeConnection, wanted: ProbeLimits, announce: Callable[[ProbedSe
 
 
 class _ProbeRun:
-    """Questions that were asked, and what is left of the limits."""
+    """Questions that were sent, and the remaining limits."""
 
     def __init__(self, at: ProbeConnection, server: ProbedServer, wanted: ProbeLimits, nonce: str) -> None:
         self.at, self.server, self.wanted, self.nonce = at, server, wanted, nonce
@@ -294,7 +294,7 @@ class _ProbeRun:
         return max(0, (found.prompt_tokens or 0) - len(mine)) if found.exact and mine is not None else 0
 
     def _expected(self, ask: Question) -> tuple[int | None, bool]:
-        """Tokens that the prompt shares with what it follows, and whether they were counted."""
+        """Tokens of the common prefix with the earlier prompts, and whether they were counted."""
         if ask.control:
             return self._shared_head(ask), False
         if ask.name == "image":  # the same again, of which the server has just counted the tokens
@@ -307,7 +307,7 @@ class _ProbeRun:
         return self._estimated(ask), False
 
     def _shared_head(self, ask: Question) -> int:
-        """Tokens that every prompt of the template begins with, as far as known."""
+        """Tokens of the prefix that all prompts of the template share, as far as known."""
         mine, first = self._ids(ask), self.ids.get("first")
         return plan.common(mine, first) if mine is not None and first is not None and ask.name != "first" else 0
 
@@ -337,7 +337,7 @@ class _ProbeRun:
         return self.ids[ask.name]
 
     def _by_template(self, ask: Question) -> bool:
-        """Answer a question by what the template makes of it, where the server shows that."""
+        """Answer a question from the rendered template, if the server shows it."""
         mine = self._ids(ask)
         others = [ids for name in ask.after if name in self.asked and (ids := self._ids(self.table[name])) is not None]
         if mine is None or not others:
@@ -364,7 +364,7 @@ class _ProbeRun:
         )
 
     def _counted(self) -> bool:
-        """Whether the server counts; some servers that count leave the count out where it is 0."""
+        """Whether the server reports reuse; some servers omit the count if it is 0."""
         counted = any(q.reused_tokens is not None and q.name != "messages" for q in self.asked.values())
         if counted and self.server.engine in ENGINES and ENGINES[self.server.engine].omits_zero_usage:
             for name, found in self.asked.items():

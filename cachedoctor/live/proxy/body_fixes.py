@@ -38,7 +38,7 @@ class Fixed(NamedTuple):
 
     body: bytes
     edits: tuple[str, ...] = ()
-    """Each in words; empty where nothing was changed."""
+    """Description of each edit; empty if nothing was changed."""
     known: KnownConversation | None = None
     """Its conversation, where a fix remembers it."""
     prefix: int = 0

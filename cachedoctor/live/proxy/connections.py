@@ -223,7 +223,7 @@ def _files() -> int:
 
 
 def _silent() -> logging.Logger:
-    """What aiohttp may write to: it quotes lines of a request that is not HTTP, which may hold a key."""
+    """Logger for aiohttp: it quotes lines of a request that is not HTTP, which may contain a key."""
     logger = logging.Logger("cachedoctor.proxy")
     logger.disabled = True
     return logger

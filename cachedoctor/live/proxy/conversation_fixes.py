@@ -123,14 +123,14 @@ def keep_tools(request: RequestText, followed: FollowedRequest) -> EditedBody | 
 
 
 def tool_name(tool: object) -> str | None:
-    """The name of a tool of any API; None where it has none."""
+    """The name of a tool of any API; None if it has none."""
     inner = tool.get("function", tool) if isinstance(tool, dict) else None
     name = inner.get("name") if isinstance(inner, dict) else None
     return name if isinstance(name, str) else None
 
 
 def _tools(request: RequestText) -> dict[str, JsonSpan]:
-    """The tools by name; none where not all have different ones."""
+    """The tools by name; none if not all have different ones."""
     tools = items(request.text, request.body["tools"].start) if "tools" in request.body else []
     found = {name: tool for tool in tools if (name := tool_name(tool.value)) is not None}
     return found if len(found) == len(tools) else {}
@@ -166,7 +166,7 @@ def keep_reasoning(request: RequestText, followed: FollowedRequest) -> EditedBod
 
 
 def reply_thought(message: dict[str, Any]) -> Thought | None:
-    """The reasoning of an answer; None where it has none, or none that can be sent as JSON."""
+    """The reasoning of an answer; None if it has none, or none that can be sent as JSON."""
     try:
         text = encode(message)
         return _thought(text, JsonSpan(0, len(text), decode(text)))
@@ -175,7 +175,7 @@ def reply_thought(message: dict[str, Any]) -> Thought | None:
 
 
 def _thought(text: str, message: JsonSpan) -> Thought | None:
-    """The reasoning of a message; None where it has none, or in a form that is not known here."""
+    """The reasoning of a message; None if it has none, or if its form is unknown."""
     parts = members(text, message.start)
     fields = [(key, parts[key]) for key in _FIELDS if key in parts]
     named = tuple((key, text[at.start : at.end]) for key, at in fields if isinstance(at.value, str) and at.value)
@@ -195,7 +195,7 @@ def _thought(text: str, message: JsonSpan) -> Thought | None:
 
 
 def _with(text: str, message: JsonSpan, thought: Thought) -> list[TextEdit]:
-    """Edits that give a message its reasoning; none where it is written in another form than it was."""
+    """Edits that give a message its reasoning; none if it is written in another form than it was."""
     parts = members(text, message.start)
     content = parts.get("content")
     if thought.fields:
@@ -338,7 +338,7 @@ def _moved(one: PinnedMessage, free: list[_Standing]) -> _Standing | None:
 
 
 def _spoken(request: RequestText, messages: list[JsonSpan], stays: list[_Standing]) -> list[TextEdit] | None:
-    """Edits that give messages to the user; None where one cannot be given."""
+    """Edits that give messages the role user; None if one of them cannot have it."""
     if _HOISTED not in request.path:
         return []
     edits = []
@@ -366,7 +366,7 @@ def _remember(
     gone: list[PinnedMessage],
     spoken: list[TextEdit],
 ) -> None:
-    """Pin what is there now, as it is sent on."""
+    """Pin the current system messages, as they are forwarded."""
     found = list(gone)
     for standing in stays:
         message = messages[standing.at]

@@ -21,7 +21,7 @@ class ProxyOptions(msgspec.Struct, frozen=True):
 
 
 class Exchange(msgspec.Struct):
-    """A request that has ended, as bytes."""
+    """A finished request, as bytes."""
 
     sent: float
     """Seconds since 1970 when its head was read."""

@@ -1,4 +1,4 @@
-"""Bounded copies of what passes, and an answer as the message that a client sends back."""
+"""Bounded copies of forwarded bytes, and an answer as the message that a client sends back."""
 
 from __future__ import annotations
 

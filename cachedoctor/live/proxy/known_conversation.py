@@ -43,7 +43,7 @@ class TurnTrail(NamedTuple):
 
 
 def trail(body: dict[str, Any]) -> TurnTrail | None:
-    """Give the trail of a body; None where it has no list of messages, or no turn in it.
+    """Give the trail of a body; None if it has no list of messages, or no turn in it.
 
     Texts that are to be embedded are not messages.
 
@@ -155,8 +155,8 @@ def _part(part: Any, who: str | None) -> str:
 
 
 def _spoken(text: str, who: str | None) -> str:
-    """A text as it is compared; clients trim answers, cut reasoning out of them, and add reminders to the newest
-    message of a user."""
+    """Text as it is compared; clients trim answers, remove reasoning from them, and add reminders to the newest user
+    message."""
     if who == "assistant":
         return split_reasoning(text)[0].strip()
     return _without_travelling(text) if who == "user" else text

@@ -182,7 +182,7 @@ class Looking:
         return seen
 
     def _read(self, exchange: Exchange, seen: PassedRequest) -> _Asked | None:
-        """The prompts of the body; None where there are none, or it cannot be read."""
+        """The prompts of the body; None if there are none, or it cannot be read."""
         body = None if exchange.body is None else unpacked(exchange.body, exchange.coding)
         if body is None:
             seen.untold = (
@@ -274,7 +274,7 @@ def _answered(exchange: Exchange) -> _Answered:
 
 
 def _parsed(body: bytes, path: str) -> _Asked | None:
-    """The body and its prompts; none of what carries no prompt. None where it cannot be read."""
+    """The body and its prompts; no prompts if it carries none. None if it cannot be read."""
     try:
         value = json.loads(sound_json(body))
         if not isinstance(value, dict):

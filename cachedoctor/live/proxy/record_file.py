@@ -23,7 +23,7 @@ _ANY = 32 + zlib.MAX_WBITS
 
 
 def unpacked(data: bytes, coding: str) -> bytes | None:
-    """Give the bytes after a coding; None where it is not known here, broken, or unpacks to too much."""
+    """Give the bytes after a coding; None if it is not known here, broken, or unpacks to too much."""
     match coding.strip().lower():
         case "" | "identity":
             return data
@@ -154,10 +154,10 @@ _NEW = "give a new file to --record"
 
 
 class RecordFile:
-    """Appends records to a file that only its owner may read; puts it aside, as ``FILE.1``, when it is too long."""
+    """Appends records to a file that only its owner may read; rotates it to ``FILE.1`` when it is too long."""
 
     def __init__(self, path: str, most: int) -> None:
-        """Open it; what an earlier run wrote stays. Raises CacheDoctorError where it cannot be used."""
+        """Open it; the content of an earlier run stays. Raises CacheDoctorError if it cannot be used."""
         self._path, self._most = path, most
         self._failed = False
         try:

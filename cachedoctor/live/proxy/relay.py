@@ -136,7 +136,7 @@ class Relay:
     def _sent(
         self, passage: _Passage, body: AsyncIterator[bytes] | None, size: int | None
     ) -> contextlib.AbstractAsyncContextManager[ClientResponse]:
-        """Send a request with a body, and its length where that is known."""
+        """Send a request with a body, and its length if it is known."""
         if self._session is None:
             raise RuntimeError("the relay is not open")
         headers = _decoded(passing(passage.request.raw_headers, _SERVER_ONLY))
@@ -148,7 +148,7 @@ class Relay:
         )
 
     def _target(self, request: web.BaseRequest) -> URL:
-        """The address as the client wrote it, after that of the server."""
+        """The server's address, followed by the path as the client wrote it."""
         # All of it as the path: of a query yarl would drop an empty one, and what comes after "#".
         up = self._upstream
         path = up.raw_path.rstrip("/") + _path(request)
@@ -175,7 +175,7 @@ class _Passage:
         self._status = 0
         self._first_byte: float | None = None
         self._fixed: Fixed | None = None
-        """The body with its edits; None where nothing was changed."""
+        """The body with its edits; None if nothing was changed."""
         self._unfixed = ""
         self._reply: ReplyCopy | None = None
         self._message: dict[str, Any] | None = None
@@ -196,7 +196,7 @@ class _Passage:
         return await self._edited(self._fixer, size)
 
     async def _edited(self, fixer: BodyFixer, size: int | None) -> tuple[AsyncIterator[bytes], int | None]:
-        """The body, edited, once all of it is here; one that is too long continues as it is."""
+        """The edited body, once all of it has arrived; one that is too long is forwarded unchanged."""
         begun: list[bytes] = []
         arriving = self._arriving()
         async for part in arriving:
@@ -340,7 +340,7 @@ def _can_be_sent(request: web.BaseRequest) -> bool:
 
 
 def _sound(text: str) -> str:
-    """Bytes that are not UTF-8, which aiohttp gives as halves of surrogates, as words that can be written."""
+    """Bytes that are not UTF-8, which aiohttp gives as lone surrogates, in printable form."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
@@ -371,7 +371,7 @@ def _decoded(fields: list[tuple[bytes, bytes]]) -> CIMultiDict[str]:
 
 
 async def _aside(work: Callable[[], Fixed]) -> Fixed:
-    """Do something in a thread that does not hold up the end of the proxy, as those of asyncio do."""
+    """Do something in a thread that does not delay the end of the proxy, as asyncio's threads do."""
     loop, found = asyncio.get_running_loop(), asyncio.Future[Fixed]()
 
     def settle(result: Fixed | None, error: BaseException | None) -> None:

@@ -48,7 +48,7 @@ class ServingPlan(NamedTuple):
     tell: Callable[[PassedRequest], None]
     ready: Callable[[Address, Address | None], None]
     hosts: tuple[str, ...] = ()
-    """Names that clients may call it by, beside localhost and the one that it listens on."""
+    """Names that clients may use for it, besides localhost and the one that it listens on."""
     limits: Limits = Limits()
 
 
@@ -102,7 +102,8 @@ def _closed(looking: LookingProcess, at_once: bool) -> bool:
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop's, which lets less wait on a busy machine; that of asyncio where it is not installed."""
+    """The event loop of uvloop, which causes shorter waits on a busy machine; that of asyncio if it is not
+    installed."""
     try:
         import uvloop
     except ImportError:

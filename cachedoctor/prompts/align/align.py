@@ -13,7 +13,7 @@ from cachedoctor.prompts.align.anchors import Gap, IdPair, Run, backward, find_m
 
 
 def equal_runs(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[Run]:
-    """Return what a cheapest edit script leaves as it is, in order; of several such scripts, always the same."""
+    """Return the runs that a cheapest edit script keeps, in order; of several such scripts, always the same."""
     front = forward(a, b, 0, 0, min(len(a), len(b)))
     back = backward(a, b, len(a), len(b), min(len(a), len(b)) - front)
     end_a, end_b = len(a) - back, len(b) - back

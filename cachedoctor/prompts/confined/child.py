@@ -88,7 +88,7 @@ class Child:
         return self._process
 
     def _exchange(self, process: subprocess.Popen[bytes], request: PipeMessage) -> PipeMessage | None:
-        """Send and receive; None where the process ended, by itself or because its time was over."""
+        """Send and receive; None if the process ended, by itself or because its time was over."""
         timer = threading.Timer(max(0.0, self._seconds), process.kill)
         began = monotonic()
         timer.start()

@@ -56,7 +56,7 @@ def allow(chars: int) -> None:
 
 
 def _lower(limit: int | None, most: int) -> None:
-    """Set the soft limit, at most as high as the hard one; one that the platform refuses is left to the clock."""
+    """Set the soft limit, at most as high as the hard one; if the platform refuses it, only the clock limits."""
     if sys.platform == "win32" or limit is None:
         return
     import resource
@@ -91,7 +91,7 @@ def write(out: IO[bytes], message: PipeMessage) -> None:
 
 
 def read(source: IO[bytes]) -> PipeMessage | None:
-    """Read a message; None where the other side has gone, or writes something else."""
+    """Read a message; None if the other side has gone, or writes something else."""
     lengths = source.read(_LENGTHS.size)
     if len(lengths) < _LENGTHS.size:
         return None

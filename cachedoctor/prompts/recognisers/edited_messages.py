@@ -39,7 +39,7 @@ def system_hoisted(d: FirstDifference) -> Recognition | None:
 
 
 def _added(h: Histories, heads: int) -> str:
-    """The text after the first prompt's system prompt; empty where that itself changed."""
+    """The text after the first prompt's system prompt; empty if that itself changed."""
     if h.at == h.heads and heads > h.heads:
         return h.b[h.heads].text
     if h.at != h.heads - 1 or heads < h.heads:

@@ -235,7 +235,7 @@ VALUES = (git_state, timestamp, uuid, random_id, counter, measured, path)
 
 
 def value(d: FirstDifference) -> Recognition | None:
-    """A value of a known kind that is the whole difference: the text after it continues as before."""
+    """A value of a known kind that is the whole difference: the text after it continues unchanged."""
     for recogniser in VALUES:
         found = recogniser(d)
         if found and (found.kind == "git-state" or goes_on_alike(d, found.a, found.b)):

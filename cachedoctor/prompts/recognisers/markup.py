@@ -54,7 +54,7 @@ def _same_value(d: FirstDifference) -> tuple[Any, Any] | None:
 
 
 def _open_brackets(text: str) -> list[int]:
-    """Where the values begin that are still open at the end of the text, the innermost first."""
+    """Positions of the values that are still open at the end of the text, the innermost first."""
     stack: list[int] = []
     for match in _BRACKET.finditer(text):
         if match.group() in "{[":
@@ -142,7 +142,7 @@ def whitespace(d: FirstDifference) -> Recognition | None:
 
 
 def special_token(d: FirstDifference) -> Recognition | None:
-    """A token such as <s> that begins or ends a text is on one side only, or another one there."""
+    """A token such as <s> that begins or ends a text is on one side only, or differs."""
     return _markers(d, True)
 
 
@@ -162,7 +162,7 @@ def template(d: FirstDifference) -> Recognition | None:
 
 
 def template_alone(d: FirstDifference) -> Recognition | None:
-    """The requests agree as far as both go, so what differs is what the template makes of them."""
+    """The requests agree as far as both go, so the difference comes from the template."""
     bodies = of_bodies(d)
     if bodies is None or bodies.at < min(len(bodies.a), len(bodies.b)) or _same(d, "tools") is False:
         return None
@@ -214,7 +214,7 @@ def _thinker(h: Histories, in_a: bool) -> MessageTurn | None:
 
 
 def _thought_at(d: FirstDifference, has: str, lacks: str) -> str | None:
-    """The reasoning block that is at the offset in one text, while the other continues what is after it."""
+    """The reasoning block at the offset in one text, while the other continues with the text after it."""
     for opening, closing in THINKING:
         start = has.rfind(opening, max(0, d.offset - len(opening) - 8), d.offset + len(opening) + 8)
         end = has.find(closing, start, start + _REASONING_REACH) if start >= 0 else -1
@@ -263,7 +263,7 @@ def _markers(d: FirstDifference, boundary: bool) -> Recognition | None:
 
 
 def _agree(a: str, b: str) -> bool:
-    """Whether two texts begin alike, for long enough to be no chance."""
+    """Whether two texts share a prefix too long for chance."""
     length = min(len(a), len(b), _ENOUGH)
     return a[:length] == b[:length] and (length >= 8 or len(a) == len(b))
 

@@ -159,7 +159,7 @@ def _is_thought(part: Any) -> bool:
 
 
 def _flat(value: Any, depth: int = 0) -> str:
-    """A value as text, without what moves from request to request though no server renders it."""
+    """A value as text, without what moves from request to request although no server renders it."""
     if depth > _DEPTH or value is None or value == "":
         return ""
     if isinstance(value, dict):

@@ -190,7 +190,7 @@ class Pipeline:
         return len(changed) == len(probe) and all(at in borders for at, char in enumerate(probe) if char == " ")
 
     def leading(self, text: str) -> int:
-        """Tokens that the server puts before this prompt: 1 for a BOS that the text does not show, else 0."""
+        """Tokens that the server puts before this prompt: 1 for a BOS that is not in the text, else 0."""
         return int(self.bos is not None and not text.startswith(self.bos))
 
     def encode(self, text: str) -> TokenArrays:

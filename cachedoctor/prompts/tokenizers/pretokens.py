@@ -191,7 +191,7 @@ class Specials:
 
     @property
     def local(self) -> bool:
-        """None of them can lie across, or reach over, a blank between two letters."""
+        """None of them can cross, or reach over, a space between two letters."""
         return not any(
             t.alone
             or re.search("[A-Za-z] ", t.text)
@@ -201,7 +201,7 @@ class Specials:
         )
 
     def cut(self, text: str) -> Iterator[Cut]:
-        """Stretches in the order of the text; what a special token swallowed beside itself is in none of them."""
+        """Stretches in the order of the text; spaces that a special token includes are in none of them."""
         if self._any is None or not text:
             return iter([(0, len(text), None)] if text else [])
         return iter(self._by_length(text)) if self._longest_first else self._leftmost(text)

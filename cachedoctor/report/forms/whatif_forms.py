@@ -79,7 +79,7 @@ def _is_unlike(found: ReplayFit | None) -> bool:
 
 
 def _unlike(found: ReplayFit) -> str:
-    """Say so where the replay is not what the server did; of a log that is refused before."""
+    """Report a replay that differs from the server; a log with a larger difference is refused before."""
     if not _is_unlike(found):
         return ""
     return (
@@ -234,7 +234,7 @@ def candidate(one: Candidate) -> MeasuredCells:
 
 
 def advice(shown: Tuning) -> str:
-    """Say in a sentence what the best set does, or that there is nothing to gain."""
+    """Say in a sentence what the best set of settings does, or that there is nothing to gain."""
     best, computed = shown.best, shown.replay.computed_tokens
     if best is None and shown.over_limit:
         return "Nothing to gain within the memory limit: the settings above need more."
@@ -308,7 +308,7 @@ class SimulateDocument(msgspec.Struct):
     changed: ReplayAccount
     """Account by the replay, under the new settings."""
     conversations: list[ReplayedConversation]
-    """Empty where there is one conversation only."""
+    """Empty if there is one conversation only."""
 
 
 class TuneDocument(msgspec.Struct):
@@ -341,7 +341,7 @@ class TuneDocument(msgspec.Struct):
     """Memory used, compared with the tokens that it saved; None for vLLM and SGLang. Added after the first release of
     v1: may be missing."""
     agents: AgentsFit | None = None
-    """How many conversations alternate, and what keeps all of them; None where no two do. Added after the first
+    """How many conversations alternate, and what keeps all of them; None if no two do. Added after the first
     release of v1: may be missing."""
     stops: list[ServerStop] = []
     """Restarts and sleeps, with what was recomputed because of each. Added after the first release of v1: may be
@@ -355,7 +355,7 @@ class TuneDocument(msgspec.Struct):
     """The prefix that conversations share, and what computing it in advance saves. Added after the first release of v1:
     may be missing."""
     kinds: list[RequestKind] = []
-    """Kinds of requests, what takes most prompt time first; empty where all are main turns. Added after the first
+    """Kinds of requests, the one with most prompt time first; empty if all are main turns. Added after the first
     release of v1: may be missing."""
 
 

@@ -80,7 +80,7 @@ def _lead(page: FleetPage) -> str:
 
 
 def _unread(page: FleetPage) -> str:
-    """Say how many files could not be read, or not to their end; nothing where all could."""
+    """Say how many files could not be read, or not to their end; nothing if all could."""
     kinds = (("failed", "could not be read"), ("cut", "could not be read to the end"))
     words = [f"{count(page.files[status], 'file')} {what}" for status, what in kinds if page.files.get(status)]
     return ", ".join(words)

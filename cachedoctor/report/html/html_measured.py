@@ -21,7 +21,7 @@ from cachedoctor.report.words.numbers import number, percent
 MOST = 5
 """Maximum servers shown: those with the most measurements."""
 _DRAWN = 4
-"""Engines or ranks of a server that are drawn: those with most lines."""
+"""Engines or ranks drawn per server: those with most lines."""
 _FOLLOWED = 64
 """Engines and ranks examined to select the ones to draw."""
 
@@ -133,7 +133,7 @@ def title(report: Report) -> str:
 
 
 def tiles(report: Report) -> list[tuple[str, str, str]]:
-    """Return name, number and unit of what one server measured; nothing where there are several, or periods."""
+    """Return name, number and unit of what one server measured; nothing if there are several, or periods."""
     if len(report.sessions) != 1 or len(report.sessions[0].periods) != 1:
         return []
     (period,) = report.sessions[0].periods

@@ -117,7 +117,7 @@ def added(several: Iterable[PromptTokens]) -> PromptTokens:
 
 
 def tokens(row: RequestRow) -> PromptTokens | None:
-    """Split the prompt of a request; None where the log does not show how much was reused."""
+    """Split the prompt of a request; None if the log does not show how much was reused."""
     found = counted(row, children=True)
     if found is None:
         return None

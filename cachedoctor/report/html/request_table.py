@@ -1,4 +1,4 @@
-"""The table of requests: all of them as data for the script, some as rows for whoever has none."""
+"""The table of requests: all of them as data for the script, some as rows for browsers without scripts."""
 
 from __future__ import annotations
 

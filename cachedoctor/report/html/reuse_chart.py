@@ -39,7 +39,7 @@ class Chart:
 
 
 def over_time(columns: Columns, overall: float | None) -> Chart | None:
-    """Lay out the share of prompt tokens that was reused; None where it is unknown of all requests."""
+    """Lay out the share of prompt tokens that was reused; None if it is unknown of all requests."""
     step = _REUSE_CHART_WIDE / max(len(columns.all), 1)
     runs: list[list[tuple[float, float]]] = [[]]
     hits = []
@@ -100,7 +100,7 @@ class Speed:
         self._seen += 1
 
     def draw(self) -> Chart | None:
-        """Lay out the sample; None where the log has no prompt times."""
+        """Lay out the sample; None if the log has no prompt times."""
         if not self._points:
             return None
         points = sorted(self._points)
@@ -206,7 +206,7 @@ class ChartSeries:
             self._each *= 2
 
     def rates(self) -> Drawing | None:
-        """Draw hit rates as steps, with gaps where none is printed; None where none is at all."""
+        """Draw hit rates as steps, with gaps where none is printed; None if none is printed at all."""
         if all(cell.rate is None for cell in self._cells):
             return None
         step = _SERIES_WIDE / len(self._cells)
@@ -223,7 +223,7 @@ class ChartSeries:
         return Drawing(self._chart(ys, words, "".join(parts)), self._each)
 
     def sums(self) -> Drawing | None:
-        """Draw batches as bars of reused and computed tokens; None where there are no tokens."""
+        """Draw batches as bars of reused and computed tokens; None if there are no tokens."""
         most = max((cell.cached + cell.new for cell in self._cells), default=0)
         if not most:
             return None

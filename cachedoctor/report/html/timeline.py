@@ -201,7 +201,7 @@ def _axis(columns: list[RequestColumn], step: float) -> list[tuple[float, str, s
 
 
 def when(column: RequestColumn) -> str:
-    """Say when a column began, as far as the log shows it."""
+    """Say when a column began, if the log shows it."""
     row = column.first
     if row.time is not None:
         return row.time.partition("T")[2][:8]

@@ -74,7 +74,7 @@ def spellings(name: str) -> frozenset[str]:
 
 
 def takes_value(name: str) -> bool | None:
-    """Whether the next word is the option's value; None where the option is not in the table."""
+    """Whether the next word is the option's value; None if the option is not in the table."""
     entry = server_options.BY_NAME.get(server_options.plain(name))
     return None if entry is None else entry[0].kind != "switch" and entry[2]
 
@@ -108,7 +108,7 @@ def _is_name(word: Word) -> bool:
 
 
 def image_at(found: Sequence[Word]) -> int | None:
-    """Number of the word that names the image of a container; None where no container is run."""
+    """Number of the word that names the container image; None if no container is run."""
     texts = [word.text for word in found]
     container = cmdline.container_at(texts)
     program = next((at for at, text in enumerate(texts) if _LLAMA.search(text) or _ENGINE.search(text)), None)
@@ -119,7 +119,7 @@ def image_at(found: Sequence[Word]) -> int | None:
 
 
 def program_at(found: Sequence[Word]) -> int | None:
-    """Number of the word that starts a server; None where there is none."""
+    """Number of the word that starts a server; None if there is none."""
     image = image_at(found)
     if image is not None:
         return image

@@ -30,7 +30,7 @@ class LaunchRequest(msgspec.Struct, frozen=True):
     name: str | None = None
     """Service, unit or container, as the log's wrapper names it."""
     line: str | None = None
-    """Its command line, where that is known."""
+    """Its command line, if known."""
 
     @property
     def place(self) -> str | None:
@@ -95,7 +95,7 @@ def variable(change: OptionChange, low: int | None, high: int | None) -> tuple[s
 
 
 def _read_both_ways(option: Option, off: Name, low: int | None, high: int | None) -> bool:
-    """Whether the variable of an option is read as off, too: that of a switch which has a name for it in new builds."""
+    """Whether an off value of the option's variable is respected: that of a switch with a negation in new builds."""
     paired = option.kind == "switch" and low is not None and low >= server_options.READ_BOTH_WAYS
     return paired and off.exists(low, high) is True
 
@@ -158,7 +158,7 @@ def lm_studio(asked: LaunchRequest) -> tuple[list[FixStep], list[str]]:
 
 
 def jan(asked: LaunchRequest) -> tuple[list[FixStep], list[str]]:
-    """(steps, what cannot be set there): what has no setting is a variable in the field for them."""
+    """(steps, what cannot be set there): options without a setting become variables in Jan's field for them."""
     known = {key: change for change in asked.changes if (key := _key_program_forms(change)) in cmdline.JAN}
     rest = [change for change in asked.changes if change not in known.values()]
     rows = [f"{cmdline.JAN[key]}: {change.value}" for key, change in known.items()]
@@ -190,7 +190,7 @@ _ROW_ENDS = late(r"(?:(?<![ \t])[ \t]++)?(?:[\^`]\r?\n|(?<!\\)\r?\n)\s*")
 
 
 def one_command(line: str) -> str:
-    """Write a command line so that a shell takes it as one command."""
+    """Write a command line in a form that a shell takes as one command."""
     return _ROW_ENDS.sub(" ", line.strip())
 
 
@@ -341,7 +341,7 @@ _FORMS: dict[Launcher, Callable[[LaunchRequest], list[FixStep]]] = {
 
 
 def form(asked: LaunchRequest, launcher: Launcher | None) -> tuple[list[FixStep], list[str]]:
-    """(steps, what cannot be set there); what is started in a way that is not known is started from a shell."""
+    """(steps, what cannot be set there); an unknown launcher is treated as a shell."""
     if not asked.changes:
         return [], []
     if launcher == "ollama":

@@ -20,7 +20,7 @@ from cachedoctor.report.launchers.forms import one_command
 from cachedoctor.report.launchers.text_files import script_parts, unit_parts
 
 _ITS_OWN = late(r"LLAMA_\w+=")
-"""Variables of llama-server; others may hold secrets, and say nothing of the cache."""
+"""Variables of llama-server; others may hold secrets, and do not concern the cache."""
 _EXPORTED = late(r"^[ \t]*(?:export[ \t]+)?(LLAMA_\w+=.*)$", re.MULTILINE)
 _SET_BY_UNIT = late(r"^Environment=(.*)$", re.MULTILINE)
 _GOES_ON = late(r"(?:(?<![ \t])[ \t]++)?\\\n\s*")
@@ -37,7 +37,7 @@ class StartCommand(NamedTuple):
     """What starts one server."""
 
     name: str
-    """Service, container or model; empty where the file has none."""
+    """Service, container or model; empty if the file has none."""
     line: str
     """Command line as a shell would start it."""
 
@@ -70,7 +70,7 @@ def _line(variables: list[str], command: str) -> str:
 
 
 def _started(one: dict[str, Any], launcher: Launcher) -> str | None:
-    """The command of a service, container or model; None where it starts no server."""
+    """The command of a service, container or model; None if it starts no server."""
     if launcher == "llama-swap":
         command = one.get("cmd")
         return _line(list(_environment(one.get("env"))), _in_a_row(command)) if isinstance(command, str) else None
@@ -105,7 +105,7 @@ def _words(part: Any) -> list[str]:
 
 
 def _text(value: Any) -> str:
-    """What is in a file as one value; its lists, and whole numbers without end, are not words."""
+    """The text of an argument; lists, mappings, and integers too long for Python are not text."""
     try:
         if not isinstance(value, (dict, list)):
             return str(value)

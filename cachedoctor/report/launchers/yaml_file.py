@@ -99,7 +99,7 @@ def yaml() -> Any:
 
 
 def kind_of(text: str) -> Launcher | None:
-    """What reads a file, by its keys; None where that is none of the three."""
+    """The program that reads a file, by its keys; None if it is none of the three."""
     for data in _loaded(text):
         if isinstance(data, dict):
             if isinstance(data.get("services"), dict):
@@ -223,7 +223,7 @@ _KEYS: dict[Launcher, tuple[tuple[str, ...], str]] = {
 
 
 def _cuts(text: str, place: YamlServer, launcher: Launcher, asked: LaunchRequest) -> Iterator[Cut]:
-    """What to write again: options where they stand, new ones as variables where the builds have them."""
+    """Changes to the text: options at their present places, new ones as variables if the builds have them."""
     commands, environment = _KEYS[launcher]
     nodes = [node for key in commands if (node := _child(place.node, key)) is not None]
     for node in (*nodes, _child(place.node, environment)):

@@ -96,7 +96,7 @@ class ScreenRows:
         return visible(text, self._ascii)
 
     def row(self, *parts: Part) -> None:
-        """Write one row, cut where it is too long."""
+        """Write one row, truncated if it is too long."""
         if self.left <= 0:
             return
         text = Text(no_wrap=True)
@@ -128,7 +128,7 @@ class Screenful(NamedTuple):
     """What the user chose on the screen."""
 
     first: int = 0
-    """Finding that is shown first, and whole."""
+    """Finding that is shown first, in full."""
     helps: bool = False
     """True if explanations of the view are shown in its place."""
     keyed: bool = False
@@ -283,7 +283,7 @@ def _short(names: set[str]) -> dict[str, str]:
 
 
 def _common(names: set[str]) -> str:
-    """What all names begin with; of one alone nothing."""
+    """Common prefix of all names; empty for a single one."""
     first, last = min(names), max(names)
     same = next((at for at, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), min(len(first), len(last)))
     return first[:same] if len(names) > 1 else ""

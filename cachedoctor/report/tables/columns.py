@@ -19,7 +19,7 @@ class TableColumn(NamedTuple):
     name: str
     kind: Kind
     unit: str
-    """Empty where there is none."""
+    """Empty if there is none."""
     words: str
 
 

@@ -24,13 +24,13 @@ _KEY, _EACH = 10, len(", 1,024 a bar")
 _NARROW = 60
 """On a page narrower than that only the most important words come after the bars."""
 _FEWEST = 6
-"""Bars that are drawn on any page."""
+"""Minimum bars drawn on any page."""
 
 Cells = list[tuple[int, int] | None]
 
 
 def show_slots(page: TextPage, slots: list[SlotReuse], where: str) -> None:
-    """Write a row for each slot; none where there is nothing to see along the requests.
+    """Write a row for each slot; none if the requests show nothing.
 
     Args:
         where: which server, when there are several.
@@ -102,7 +102,7 @@ MOST = 5
 
 
 def show_measured(page: TextPage, found: list[tuple[str, Session]]) -> None:
-    """Write what was measured of each session, after its name; the name is empty where there is only one."""
+    """Write what was measured of each session, after its name; the name is empty if there is only one."""
     names = {session.index: name for name, session in found}
     for session in largest([session for _, session in found], MOST):
         if names[session.index]:
@@ -113,8 +113,8 @@ def show_measured(page: TextPage, found: list[tuple[str, Session]]) -> None:
 
 
 def measured_short(page: TextPage, found: list[tuple[str, Session]]) -> None:
-    """Write in a row each what was measured of the session with most measurements, and how many others there are; of
-    many between what their hit rates are."""
+    """Write a row for each measurement of the session with most of them, and how many other sessions there are; for
+    many, the range of their hit rates."""
     names = {session.index: name for name, session in found}
     rates = lowest(found)
     if rates:
@@ -143,7 +143,7 @@ def _session(page: TextPage, session: Session) -> None:
 MANY = 5
 """Sessions listed one by one; more are summarised by kind."""
 _KINDS, _LOOKED_AT = 2, 1000
-"""Kinds of servers that the short form names, and sessions that it looks at."""
+"""Kinds of servers that the short form names, and sessions that it checks."""
 
 
 def show_header(page: TextPage, report: Report) -> None:
@@ -190,7 +190,7 @@ def short(page: TextPage, view: ReportView, *, with_account: bool = True) -> Non
 
 
 def _account(page: TextPage, report: Report, *, is_cut: bool = False) -> None:
-    """Write what the computed tokens were, where that is known: of a server without requests by its KV events."""
+    """Write what the computed tokens were, if that is known: for a server without requests, from its KV events."""
     account = computed_for(report)
     if account and is_cut:
         page.cut_row([(f"{'account':<10}", "bold")], account)
@@ -219,7 +219,7 @@ def _servers(sessions: Sequence[Session], several_inputs: bool) -> list[str]:
 
 
 def describe(session: Session, *, brief: bool = False) -> str:
-    """Say what a server is; unknown parts are named as unknown, or left out where it is to be brief."""
+    """Describe a server; unknown parts are named as unknown, or left out in the brief form."""
     s = session
     source = "" if brief else traffic_words.SOURCES.get(s.build_source or "", "")
     name = f"{traffic_words.program(s)} {traffic_words.version(s)}{source}"

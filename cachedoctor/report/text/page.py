@@ -68,7 +68,7 @@ class TextPage:
     ) -> None:
         self.width = width
         self.pages = pages
-        """What comes before the address of a rule's page to make it a link; None where there are no links."""
+        """What comes before the address of a rule's page to make it a link; None if there are no links."""
         self.ascii_only = ascii_only
         self._empty = True
         self._out = out

@@ -175,7 +175,7 @@ def _measure(page: TextPage, one: FindingView) -> None:
 
 
 def _fix(page: TextPage, fix: DoNow | None, key: str = "") -> None:
-    """Write what to copy, and below it the sentence; where there is nothing to copy the sentence alone."""
+    """Write what to copy, and below it the sentence; only the sentence if there is nothing to copy."""
     if fix is None:
         return
     key = key or fix.kind
@@ -198,7 +198,7 @@ def _step_rows(step: FixStep, room: int) -> list[str]:
 
 
 def _steps(page: TextPage, head: Part, fix: DoNow) -> None:
-    """Write what to change in the form of what starts the server."""
+    """Write what to change in the launcher's form."""
     indent = " " * (_KEY + 2)
     for step in fix.steps:
         rows = _step_rows(step, page.width - _KEY - 2)
@@ -265,7 +265,7 @@ def _labelled(page: TextPage, key: str, words: str) -> None:
 
 
 def cost(finding: Finding, prompt_ms: float) -> str:
-    """Say what the fix would have saved; nothing when that is nothing."""
+    """Say what the fix would have saved; empty if nothing."""
     spent = finding.cost
     if not spent.tokens and not spent.at_most:
         return ""

@@ -57,7 +57,7 @@ def render(
         width: cells of a row; a word of a command or an address may be longer.
         color: whether ``out`` understands escape codes.
         ascii_only: whether ``out`` can show ASCII only.
-        pages: what comes before the address of a rule's page to make it a link; None where there are no links.
+        pages: what comes before the address of a rule's page to make it a link; None if there are no links.
         verbose: whether everything is shown that is known.
     """
     view = ReportView(report)
@@ -99,7 +99,7 @@ def _render(page: TextPage, view: ReportView, tight: int, *, verbose: bool) -> N
 
 
 def write(report: ShownReport, out: IO[bytes], look: Appearance) -> None:
-    """Write the report as it is to look on one output."""
+    """Write the report in the form for one output."""
     text = io.StringIO()
     render(
         report, text, look.width, color=look.color, ascii_only=look.ascii_only, pages=look.pages, verbose=look.verbose
@@ -154,7 +154,7 @@ def _cannot_tell(page: TextPage, report: Report, why: CannotTell, verbose: bool)
 
 
 def _seen(page: TextPage, report: Report) -> None:
-    """Write what the lines of requests say that are not whole."""
+    """Write the numbers that incomplete requests show."""
     for at, words in enumerate(seen(report.undecided)):
         page.facts([(f"{'' if at else 'seen':<{_WIDE}}", KEY)], words, _WIDE)
 

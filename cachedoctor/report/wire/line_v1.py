@@ -28,7 +28,7 @@ class FieldRow(msgspec.Struct):
     name: str
     """Name in the catalogue."""
     label: str
-    """Name as printed before the value; that of the catalogue when the line prints none."""
+    """Name as printed before the value; that of the catalogue if the line prints none."""
     text: str | None
     """Value as printed; None if the line is truncated before its end."""
     unit: str | None

@@ -1,4 +1,4 @@
-"""What the rules looked at, where they found nothing: requests of one engine, measurements of another."""
+"""What the rules checked without a finding: requests of one engine, measurements of another."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cachedoctor.report.words.traffic_words import LLAMA, account_parts, program
 
 
 def checked(report: Report) -> str:
-    """Say how many rules checked what; nothing where there was nothing to check."""
+    """Say how many rules checked what; empty if there was nothing to check."""
     parts = []
     if report.totals.requests:
         parts.append(f"{_rules(report, LLAMA)} checked {count(report.totals.requests, 'request')}")
@@ -138,7 +138,7 @@ def _no_rates(report: Report) -> bool:
 
 
 def _nothing_reused(report: Report) -> CannotTell | None:
-    """Return that batches of several long prompts reused almost nothing, of which no rule could say why."""
+    """Return that batches of several long prompts reused almost nothing, for a reason that no rule could find."""
     periods = [period for s in report.sessions for period in s.periods if isinstance(period, BatchPeriod)]
     if report.totals.requests or any(s.counters or s.answers or s.kv_events for s in report.sessions):
         return None
@@ -274,7 +274,7 @@ class Healthy(NamedTuple):
 
 
 def healthy(report: Report, looked: str) -> Healthy | None:
-    """Say what the cache did where no cause was found; None where there were no requests to look at.
+    """Say what the cache did where no cause was found; None if there were no requests to look at.
 
     ``looked``: what ``checked`` says.
     """
@@ -308,7 +308,7 @@ def healthy(report: Report, looked: str) -> Healthy | None:
 
 
 def _ends(requests: int) -> str:
-    """Name what a log lacks that has the end of none of its requests: they may still have failed."""
+    """Words for a log that contains the end of none of its requests: they may still have failed."""
     if requests == 1:
         return "its end (and whether it failed) is"
     return "the ends of all (and whether they failed) are"

@@ -107,7 +107,7 @@ def _risk(remedy: Remedy) -> int:
 
 
 def of_finding(finding: Finding, fix: Fix | None = None) -> DoNow | None:
-    """Return the first thing to do about one finding; None where nothing is to be done.
+    """Return the first thing to do about one finding; None if nothing is to be done.
 
     Args:
         fix: of its server.
@@ -165,7 +165,7 @@ def every(finding: Finding, fix: Fix | None = None) -> list[DoNow]:
 
 
 def of_remedy(finding: Finding, remedy: Remedy, fix: Fix | None = None) -> DoNow:
-    """Say one remedy, in the form of the launcher where that is known."""
+    """Write one remedy, in the launcher's form if it is known."""
     is_tried = finding.confidence == "low" and bool(remedy.options) and remedy.purpose == "fix"
     kind: Kind = "try" if is_tried else _KINDS[remedy.purpose]
     text = capital(_OR.sub("", remedy.text, count=1)) if _OR.match(remedy.text) else remedy.text
@@ -187,12 +187,12 @@ def sentences(remedy: Remedy) -> str:
 
 
 def form_of(remedy: Remedy, fix: Fix | None) -> Sequence[FixStep]:
-    """Return one remedy alone in the form of the launcher; nothing where that is not known or it has no such form."""
+    """Return one remedy alone in the form of the launcher; nothing if that is not known or it has no such form."""
     return [step for other in _other(remedy, fix) for step in other.steps]
 
 
 def _other(remedy: Remedy, fix: Fix | None) -> list[OtherFix]:
-    """A remedy in the form of the launcher; empty where that is not known, or where it is merged with others."""
+    """A remedy in the form of the launcher; empty if that is not known, or where it is merged with others."""
     if fix is None or not remedy.options:
         return []
     return [other for other in fix.others if other.options == remedy.options][:1]
@@ -232,7 +232,7 @@ def last(finding: Finding, found: DoNow, fix: Fix | None) -> Last:
 
 
 def _of_steps(found: DoNow, fix: Fix) -> Last:
-    """The cheapest test: what a client needs; then what starts the server again with the change that is above."""
+    """The cheapest test: settings of a client; then the restart of the server with the change above."""
     first, last = found.steps[0], found.steps[-1]
     if first.where == "client" and first.commands:
         return Last("", first.commands[0])

@@ -47,7 +47,7 @@ def rate(share: float) -> str:
 
 
 def begun(period: SamplePeriod | BatchPeriod) -> str:
-    """Say what began a period; nothing where that is not in the log."""
+    """Say what began a period; empty if the log does not show it."""
     return _SINCE[period.since]
 
 
@@ -117,7 +117,7 @@ def _share(period: BatchPeriod) -> str | None:
 
 
 def lowest(found: Sequence[tuple[str, Session]]) -> str:
-    """Say between what the hit rates of several servers are, and which are the lowest; nothing for fewer than three."""
+    """Give the range of the hit rates of several servers, and the lowest ones; empty for fewer than three."""
     ends = [
         (period.last_rate, name)
         for name, session in found

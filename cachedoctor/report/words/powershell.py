@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 
 def in_powershell(commands: Sequence[str], room: int | None = None) -> list[str]:
-    """Return ``commands`` for PowerShell, ``$env:X = '0'``; nothing where they are the same there, or no shell's.
+    """Return ``commands`` for PowerShell, ``$env:X = '0'``; nothing if they are the same there, or no shell's.
 
     A command of several statements is one row, or where that is longer than ``room`` a row for each. ``setx X 0``
     keeps a variable for later shells.

@@ -18,7 +18,7 @@ _LOST = frozenset({"partial", "reprocessed"})
 
 
 def filtered(report: Report) -> str:
-    """Say that a part of the log is shown, and which; nothing where all is."""
+    """Say that a part of the log is shown, and which; empty if all is shown."""
     chosen = report.filtered
     if chosen is None:
         return ""
@@ -119,7 +119,7 @@ _UNKNOWN_LIST_SHOWN = 20
 
 
 def unknown_lines(report: Report) -> list[str]:
-    """Return the list as rows of text; empty where it was not asked for."""
+    """Return the list as rows of text; empty if it was not asked for."""
     if report.unknown is None:
         return []
     several = len(report.inputs) > 1
@@ -157,7 +157,7 @@ def severities(findings: list[Finding]) -> str:
 
 
 def seen(rows: list[RequestRow]) -> list[str]:
-    """What the lines of requests say that are not whole: where, and the numbers that follow from them."""
+    """Numbers that incomplete requests show, where they are, and what follows from them."""
     return [f"{place(row)}: {'; '.join(_numbers(row)) or 'no numbers'}" for row in rows]
 
 
@@ -203,7 +203,7 @@ def _fit(similarity: float, kept: float) -> str:
 
 
 def _length(row: RequestRow, field: str) -> str:
-    """A length with what is known of it; nothing where nothing is."""
+    """A length with what is known of it; nothing if nothing is."""
     if field in row.at_least:
         return f"at least {number(row.at_least[field])}"
     if field in row.bounds:
@@ -244,7 +244,7 @@ def read(report: Report) -> str:
 
 
 def numbered(report: Report) -> str:
-    """Say how lines are numbered, where that is not from the top of the input; nothing where it is."""
+    """Say how lines are numbered, where that is not from the top of the input; nothing if it is."""
     kinds = {info.counted for info in report.inputs if info.counted is not None}
     said = []
     if "newest first" in kinds:

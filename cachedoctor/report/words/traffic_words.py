@@ -34,7 +34,7 @@ class AccountPart(msgspec.Struct, frozen=True):
 
 
 def whole(report: Report) -> Account | None:
-    """Return the account of the whole log; None where no request's tokens are known."""
+    """Return the account of the whole log; None if no request's tokens are known."""
     found = next((account for account in report.accounts if account.scope == "log"), None)
     return found if found is not None and found.prompt_tokens else None
 
@@ -46,7 +46,7 @@ def account_parts(account: Account) -> list[AccountPart]:
 
 
 def computed_for(report: Report) -> str:
-    """Say what the computed tokens were, as shares of the prompt tokens; nothing where none was computed."""
+    """Describe the computed tokens as shares of the prompt tokens; empty if none were computed."""
     account = whole(report)
     if account is None:
         return ""
@@ -93,7 +93,7 @@ class ClientRow(NamedTuple):
 
 
 def client_rows(report: Report, most: int) -> list[ClientRow]:
-    """Return the rows of a table: ``most`` clients and the others as one; none where there is but one client."""
+    """Return the rows of a table: ``most`` clients and the others as one; none if there is but one client."""
     named = [one for one in report.clients if one.by in _BY]
     if len(report.clients) < 2:
         return []
@@ -152,7 +152,7 @@ _LONG = 5_000
 
 
 def split(turn: SlowTurn) -> str:
-    """Say how long it took, and what its prompt and its reply had of that."""
+    """Say how long it took, and how much of that its prompt and its reply took."""
     prompt = f"{duration(turn.prompt_ms)} prompt ({_prompt(turn)})"
     if turn.reply_ms is None:
         return f"task {turn.task}: {prompt}, and a reply of unknown duration"
@@ -178,7 +178,7 @@ def _prompt(turn: SlowTurn) -> str:
 
 
 def _share_again(turn: SlowTurn) -> float | None:
-    """Share of the computed tokens that were recomputed; None where most of it is not known."""
+    """Share of the computed tokens that were recomputed; None if most of it is not known."""
     if turn.new_tokens is None or turn.again_tokens is None or turn.undecided_tokens is None:
         return None
     computed = turn.new_tokens + turn.again_tokens + turn.undecided_tokens
@@ -262,7 +262,7 @@ def rules_of(engine: str, codes: set[str]) -> set[str]:
 
 
 def version(session: Session) -> str:
-    """Say which build or version it is, as far as that is known; nothing of a server of which not even that is."""
+    """Name the build or version, as far as it is known; empty if nothing is known."""
     if session.engine == UNKNOWN:
         return ""
     if session.engine == LLAMA:

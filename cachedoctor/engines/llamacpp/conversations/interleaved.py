@@ -52,7 +52,7 @@ def part_apart(first: list[InterleavedTurn], second: list[InterleavedTurn]) -> b
 
 
 def _place(before: InterleavedTurn, turn: InterleavedTurn) -> int | None:
-    """Where a turn parts from what the one before it left; None where it goes on, or no line shows it."""
+    """Where a turn parts from what the one before it left; None if it goes on, or no line shows it."""
     lcp = turn.request.common_prefix_tokens
     return None if lcp is None or lcp >= before.total - KEPT else lcp
 
