@@ -111,7 +111,7 @@ class Sizes(msgspec.Struct):
     conversations: dict[int, float] = msgspec.field(default_factory=dict)
     """Largest saved state of each conversation."""
     short: int = 0
-    """How many checkpoints a list was too short to keep every one that was needed later."""
+    """Number of checkpoints by which a list was too short to keep every one that was missed later."""
     kv_token: float = 0.0
     """Bytes per token in the attention cache, from the buffer size at start-up; 0 if no line shows it."""
     recurrent: float = 0.0
@@ -268,8 +268,8 @@ class Session(Facts, frozen=False, gc=False):  # type: ignore[misc]  # msgspec a
     n_requests: Count = 0
     sizes: Sizes = msgspec.field(default_factory=Sizes)
     at_once: int = 0
-    """Most conversations, itself included, with a request between two requests of one; with this many slots each would
-    have kept its own."""
+    """Largest number of conversations in use between two turns of one of them, itself included; with this many slots
+    each would have kept its own."""
 
     periods: list[Period] = msgspec.field(default_factory=list)
     """For vLLM and SGLang: what was seen from one reset of the cache to the next, by engine; at most 64."""

@@ -177,7 +177,7 @@ class ManyLogs:
             del self._gone[next(iter(self._gone))]
 
     def _back(self, key: str) -> SavedLog | None:
-        """Return the saved state of a log that is back, and count its labels again."""
+        """Return the saved state of a log that is back; its labels need space again."""
         log = self._gone.pop(key, None)
         if log is None:
             return None
