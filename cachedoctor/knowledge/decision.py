@@ -156,7 +156,8 @@ def _newest(saved: Sequence[Saved], common: int, threshold: int, build: int) -> 
 def _cut(held: HeldState, reused: int, new: int, found: Decision, end: int, build: int) -> Decision:
     """Cut the memory, which now reaches to ``end``: one token at least is computed, and a recurrent state is whole.
 
-    From b6751 to b6900 the last token alone could be cut off a recurrent state, which continued as if it still stood.
+    From b6751 to b6900 the last token could be removed from the cells of a recurrent memory, whose state then still
+    included it.
     """
     reused = new - 1 if reused >= new else reused
     whole = end - 1 if 6751 <= build < 7079 else end

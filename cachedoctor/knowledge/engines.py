@@ -24,7 +24,7 @@ class EngineFacts(msgspec.Struct, frozen=True):
     evicted_rule: str
     """Code of the rule about evicted blocks."""
     changed_rule: str
-    """Code of the rule about prompts that begin differently."""
+    """Code of the rule about prompts with a changed prefix."""
     table: Literal["samples", "batches"]
     """The table that its log becomes."""
     unmeasured: str
@@ -47,9 +47,9 @@ class EngineFacts(msgspec.Struct, frozen=True):
     rates_hint: str
     """When it prints a hit rate that its lines lack otherwise; empty if that never happens."""
     usage_option: str
-    """Option with which responses say how many tokens were reused."""
+    """Option that makes responses show how many tokens were reused."""
     omits_zero_usage: bool
-    """Responses leave the number of reused tokens out where it is 0."""
+    """True if responses omit the number of reused tokens when it is 0."""
     tools_need_parser: bool
     """A request with tools and ``tool_choice: auto`` is refused unless a parser is configured."""
     tokenizes_chats: bool

@@ -107,7 +107,7 @@ def show_accounting(low: int | None, high: int | None) -> tuple[str, list[Option
 def show_text(low: int | None, high: int | None) -> tuple[str, list[OptionChange]]:
     """Return (words, options) that make builds show the text around the divergence.
 
-    Whole prompts in files tell more than the few tokens that the log prints, and for slots that were empty, too.
+    Whole prompts in files show more than the few tokens that the log prints, and they cover slots that were empty, too.
     """
     if _has_prompts_dir(low, high):
         return f"write whole prompts to files and restart llama-server. {_FOLDER}", [_FILES]

@@ -81,7 +81,7 @@ def lacking(option: Option, low: int | None, high: int | None, *, off: bool = Fa
 
 
 def by_build(option: Option, *, off: bool = False) -> str:
-    """Words that say which name belongs to which builds; one-dash aliases are left out."""
+    """Words for the names of an option with the builds of each; one-dash aliases are left out."""
     names = option.off if off else option.names
     long = [name for name in names if name.text.startswith("--")] or names
     return ", ".join(f"{name.text} ({name.when})" for name in long)
@@ -167,7 +167,7 @@ KV_UNIFIED = Option(
     "kv_unified", _names(5937, "--kv-unified", "-kvu"), off=_names(7964, "--no-kv-unified", "-no-kvu"),
     env=(Name("LLAMA_ARG_KV_UNIFIED", 7376), Name("LLAMA_ARG_KV_SPLIT", 5937, 7079)), defaults=((5937, False),),
 )  # fmt: skip
-"""Forced on where the number of slots is left to the server (b7079 and newer)."""
+"""Forced on if the server chooses the number of slots (b7079 and newer)."""
 KV_UNIFIED_PER_SLOT = Option(
     "kv_unified_per_slot", _names(10809, "--kv-unified-per-slot"), "number",
     env=_names(10809, "LLAMA_ARG_KV_UNIFIED_PER_SLOT"),

@@ -133,7 +133,7 @@ class Edit(msgspec.Struct):
 
     op: Op
     a: tuple[Amount, Amount]
-    """Tokens of a, from and to; of a move: where the block was."""
+    """Tokens of a, from and to; for a move: where the block was."""
     b: tuple[Amount, Amount]
     """Tokens of b, from and to."""
 

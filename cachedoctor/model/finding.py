@@ -292,7 +292,7 @@ class Verdict(msgspec.Struct, frozen=True, gc=False):
 
 
 NO_VERDICT = Verdict()
-"""The verdict on a request that no rule says anything about."""
+"""The verdict on a request without findings."""
 
 
 class Judged(msgspec.Struct, frozen=True, gc=False):

@@ -102,8 +102,8 @@ class Fix(msgspec.Struct):
     notes: list[str]
     """Findings that need different values, and what the launcher cannot set."""
     others: list[OtherFix] = msgspec.field(default_factory=list)
-    """Remedies of its findings that are not merged into these options, where it is known what starts it. Where nothing
-    is merged, there are no codes and no steps. Added after the first release of v1: may be missing."""
+    """Remedies of its findings that are not merged into these options, if its launcher is known. If nothing is merged,
+    there are no codes and no steps. Added after the first release of v1: may be missing."""
     replay: OptionReplay | None = None
     """What the replay shows of all options together; None if they were not tried. Added after the first
     release of v1: may be missing."""

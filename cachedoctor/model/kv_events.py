@@ -99,7 +99,7 @@ class KvEvents(msgspec.Struct):
     publishers: Count = 0
     """Engines that published: ranks of data parallelism, or servers."""
     doubt: Literal["groups", "tiers", "names"] | None = None
-    """Why the causes are not distinguished: blocks of several kinds of layers, blocks that come back from a slower
+    """Why the causes are not distinguished: blocks of several kinds of layers, blocks that are restored from a slower
     memory, or a server whose hashes do not name what comes before a block (SGLang of 2025). The sums are then all
     ``new``."""
     stored: Amount = 0

@@ -55,8 +55,8 @@ class LintError(msgspec.Struct):
     answered_reused: Amount | None = None
     """Those of them that the server reused."""
     least_cost: Amount | None = None
-    """The least that is recomputed, where the template decides where the tools are and is not known;
-    ``cost`` is the most. Added after the first release of v1: may be missing."""
+    """Minimum of recomputed tokens, if an unknown template decides where the tools are; ``cost`` is the maximum. Added
+    after the first release of v1: may be missing."""
 
 
 class LintHint(msgspec.Struct):

@@ -126,8 +126,8 @@ class SamplePeriod(msgspec.Struct, gc=False, tag_field="unit", tag="interval"):
     looked_up_tokens: Amount | None = None
     """Prompt tokens that were looked up in the cache, reused ones included: computed_tokens / (1 - last_rate).
 
-    None if the log does not show: below 0.16, after the first 1,000 requests, where the begin is missing, and up
-    to 0.26 where requests waited.
+    None if the log does not show: below 0.16, after the first 1,000 requests, if the start is missing, and up to 0.26
+    where requests waited.
     """
     looked_up_within: Amount | None = None
     """Tokens by which looked_up_tokens may be off: the rate is rounded to a tenth of a percent."""
@@ -348,12 +348,12 @@ class Answer(msgspec.Struct):
     line: LineNumber | None = None
     """Line of the response in its input."""
     prefix: Amount | None = None
-    """Longest common prefix with the best earlier prompt, where the log has them; None for the first.
+    """Longest common prefix with the best earlier prompt, if the log shows them; None for the first.
 
     In the unit of ``length``. It may be longer where the log has cut one of them.
     """
     length: Amount | None = None
-    """Length of the prompt, where the log has it, in bytes or characters as ``prefix`` is."""
+    """Length of the prompt, if the log shows it, in bytes or characters, like ``prefix``."""
 
 
 _EACH = msgspec.Meta(extra_json_schema={"contract": {"maxItems": 10_000}})

@@ -1,6 +1,6 @@
 """What the log printed of one request, before anything is concluded: ``new prompt, ... task.n_tokens = 2104``.
 
-What its lines did not say is None, or empty. Counts of checkpoints and marks of its slot are written by
+What its lines did not show is None, or empty. Counts of checkpoints and marks of its slot are written by
 ``engines/llamacpp/slot.py``.
 """
 
@@ -313,7 +313,7 @@ class Observed(msgspec.Struct, gc=False):
             self.progress = now
 
     def record_n_past(self, lcp: int, held: int, oldest: int | None, mark: Mark, known: KnownLength | None) -> None:
-        """Common prefix and content as printed when the memory may be unable to go back, some without ``oldest``."""
+        """Common prefix and content as printed when the memory may be unable to roll back, some without ``oldest``."""
         self.odd = True
         self.n_past, self.n_cache, self.oldest_position = lcp, held, oldest
         self.known_length = known

@@ -90,8 +90,7 @@ class Probe(msgspec.Struct, tag_field="schema", tag="cachedoctor.probe/1"):
     questions: list[ProbeQuestion]
     """In the order in which they were sent."""
     causes: list[ProbeCause]
-    """Empty if all is as expected, or if nothing can be determined (``measure`` none). The first is to be fixed
-    first."""
+    """Empty if all is as expected, or if nothing can be determined (``measure`` none). Fix the first one first."""
     notes: list[str] = []
     changes: list[ProbeChange] | None = None
     """None without --against."""

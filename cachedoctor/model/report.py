@@ -99,7 +99,7 @@ class SlotReuse(msgspec.Struct):
     """Requests of each cell, a power of two; the last one may hold fewer."""
     cells: Annotated[list[tuple[_Prompt, _Reused] | None], msgspec.Meta(extra_json_schema=_CELLS)]
     """Prompt tokens and how many of them were reused, at most 64 times, in the order in which the requests ended; None
-    where the log does not show."""
+    if the log does not show them."""
 
 
 class Filtered(msgspec.Struct):

@@ -98,7 +98,7 @@ class RequestRow(msgspec.Struct, gc=False):
     client: str | None = None
     """Address of the client, if the log shows it without doubt."""
     endpoint: str | None = None
-    """Path of the HTTP request, where the log shows it without doubt."""
+    """Path of the HTTP request, if the log shows it without doubt."""
     avoidable_tokens: Count | None = None
     """Tokens that the fixes of its causes would have saved, each counted once; 0 if no rule fired."""
     avoidable_ms: Ms | None = None

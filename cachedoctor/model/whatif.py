@@ -45,7 +45,7 @@ class Placed(msgspec.Struct):
     requests_without_body: int = 0
     """Requests that are replayed as a prompt that shares nothing."""
     requests_without_length: int = 0
-    """Requests of the log that are not replayed: it does not say how long they were."""
+    """Requests of the log that are not replayed, because it does not show their length."""
     assumed_turns: int = 0
     """Without bodies: turns assumed to continue the previous turn, though no line shows it."""
     open_tokens: int = 0

@@ -103,7 +103,7 @@ _PRINTABLE = late(r"[\w.@:/+=|-]+")
 def asker(prompt: Prompt, *, hashed: bool = False) -> ClientName | None:
     """Name the client; None if the body shows nothing, and if there is no body.
 
-    Salts and system prompts are always hashed, sessions and users where ``hashed`` says so.
+    Salts and system prompts are always hashed, sessions and users if ``hashed`` is set.
     """
     body = prompt.body
     if not isinstance(body, dict):

@@ -163,7 +163,7 @@ def load(path: str, slot: int | None = None, reply: bool = False) -> list[Prompt
 def load_sent(path: str) -> list[Prompt | None]:
     """Read what was sent to a server, in its order: JSONL of bodies, a recording, a directory of --log-prompts-dir.
 
-    None stands for what holds no prompt: an embedding, a slot file.
+    None is given for what contains no prompt: an embedding, a slot file.
 
     Raises:
         CacheDoctorError: it cannot be read, holds no request body, or parts of the prompts are missing.

@@ -132,7 +132,7 @@ def _tools(a: list[Any], b: list[Any]) -> list[Any]:
 
 
 def _put_back(a: list[Any], b: list[Any], names_a: list[str], names_b: list[str]) -> list[Any]:
-    """The second list with the tools that went, each where the first one has it."""
+    """The second list with the removed tools, each at its position in the first one."""
     found = list(b)
     for number, name in enumerate(names_a):
         if name not in names_b:
@@ -200,7 +200,7 @@ def _key(item: Any) -> str:
 
 
 def _reasoned(a: list[Any], b: list[Any], i: int, j: int) -> list[Any] | None:
-    """Every message with the reasoning that it has in the first list, where the first change is of reasoning alone."""
+    """Every message with its reasoning from the first list, if the first change concerns only reasoning."""
     if i >= len(a) or j >= len(b) or a[i] == b[j] or _bare(a[i]) is None or _bare(a[i]) != _bare(b[j]):
         return None
     known: dict[str | None, list[Any]] = {}

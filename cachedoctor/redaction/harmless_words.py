@@ -38,7 +38,7 @@ _WORDS = {
     " speech images generations edits moderations files batches invocations load unload get_model_info"
     " get_server_info server_info model_info flush_cache encode v0 lmstudio ui favicon.ico index.html",
 }
-"""Words of each place; what a client may say there besides is its own."""
+"""API words of each place; anything else there is the client's own."""
 _KNOWN = {place: frozenset(words.split()) for place, words in _WORDS.items()}
 PLACES = frozenset(_KNOWN) - {"method", "coding", "path"}
 """Keys of a body whose strings are words of the APIs."""

@@ -40,7 +40,7 @@ class Printed:
                 self._shapes.setdefault(facts(sample), (before, after, lead))
 
     def rewrite(self, text: str, tokens: StandInNames) -> str:
-        """Return a text with the same facts that holds nothing of ``text`` but the bar."""
+        """Return a text with the same facts that contains nothing of ``text`` except the bar."""
         text = text[:_READ_MAX]
         before, bar, after = text.partition(BAR)
         if not bar:

@@ -275,7 +275,7 @@ def _few(text: str) -> str:
 
 
 def _printed(prompt: str, is_cut: bool) -> str:
-    """``is_cut``: whether the server cut the text anywhere before it printed it."""
+    """``is_cut``: whether the server truncated the text anywhere before printing it."""
     before, bar, after = prompt.partition(_BAR)
     if not bar:
         return _beginning(hidden("".join(without_cut_words([prompt])) if is_cut else prompt))
@@ -284,7 +284,7 @@ def _printed(prompt: str, is_cut: bool) -> str:
 
 
 def withheld(text: str) -> str:
-    """Leave nothing of a printed prompt, for what is published; secrets are hidden."""
+    """Remove a printed prompt completely, for what is published; secrets are hidden."""
     found = _PRINTED.search(text)
     return hidden(text) if found is None else f"{hidden(text[: found.end()])} (text withheld)"
 

@@ -152,7 +152,7 @@ def parted(pieces: list[str]) -> list[str]:
 
 
 def without_cut_words(pieces: list[str]) -> list[str]:
-    """Hide the first and the last word of a text that a server cut anywhere, where they look drawn.
+    """Hide the first and the last word of a text that a server truncated anywhere, if they look random.
 
     A key that is cut has lost what it could be known by, so that little is asked: a part of six characters that is not
     a word. A word that reaches up to where two pieces meet is left: it is what the prompts differ in.

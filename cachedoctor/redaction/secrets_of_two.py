@@ -1,6 +1,6 @@
 """Hides the secrets of two texts with a common prefix, if parts of both are shown.
 
-A secret that lies across the end of what is shown, or across the place where the texts part, is hidden in both.
+A secret that lies across the end of what is shown, or across the place where the texts diverge, is hidden in both.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _found(text: str, spans: Sequence[Span]) -> list[Region]:
 
 
 def _of_other(region: Region, common: int, own: str, other: str) -> Region:
-    """What a secret of the other text is in this one: the same up to where they diverge, then the rest of the word.
+    """The part of this text that equals a secret of the other one up to the divergence, and the rest of the word.
 
     Of a secret of several words, as much as the other text has.
     """

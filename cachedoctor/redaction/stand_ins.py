@@ -60,7 +60,7 @@ class StandIns:
         self._size = 0
 
     def give(self, prompt: str) -> str:
-        """Return the stand-in, which holds nothing of ``prompt`` but Claude Code's header by its name."""
+        """Return the stand-in, which contains nothing of ``prompt`` except the name of Claude Code's header."""
         common = [common_prefix(prompt, other) for other, _ in self._recent]
         most = max(common, default=0)
         begin = next((text[:most] for (_, text), n in zip(self._recent, common, strict=True) if n == most), "")

@@ -1,4 +1,4 @@
-"""The JSON documents of ``analyze`` as structs, where they are not those of the model: what the schemas are made from.
+"""The JSON documents of ``analyze`` as structs, if they differ from those of the model: the schemas are made from them.
 
 Those of the report and of the last line of a stream are derived from ``Report``.
 """

@@ -50,7 +50,7 @@ class FindingView:
     fix: Fix | None = None
     """Fix for its server."""
     place: str = ""
-    """Which server of the input, where there are several."""
+    """Which server of the input, if there are several."""
     summary: str = ""
     """What the rule is about."""
     url: str | None = None
@@ -287,8 +287,8 @@ class ReportView:
     def has_causes(self) -> bool:
         """Whether findings say what to do.
 
-        That the log is cut leads only where nothing can be said of the requests: neither that it cannot be told, nor
-        that the cache works or did so far.
+        A truncated log comes first only if nothing else can be stated about the requests: neither that they could not
+        be assessed, nor that the cache works or did so far.
         """
         if any(finding.code != CUT for finding in self.report.findings):
             return True
@@ -389,8 +389,8 @@ def _known_before(found: Sequence[FindingView]) -> FindingView | None:
 
 
 def places(sessions: Sequence[Session]) -> dict[int, str]:
-    """Name each server: its origin, else its input where that holds no other server, else the number that the head of
-    the report gives it; one alone needs no name."""
+    """Name each server: its origin; else its input, if it is the only server there; else its number in the head of the
+    report; a single server needs no name."""
     held = Counter(session.path for session in sessions)
     if len(sessions) < 2:
         return {session.index: "" for session in sessions}

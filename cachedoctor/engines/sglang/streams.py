@@ -174,7 +174,8 @@ class RankStream:
         self._period: BatchPeriod | None = None
 
     def speaks(self, rank: str | None) -> bool:
-        """Whether this rank is the one whose lines count: the first that prints; others of its group say the same."""
+        """Whether the lines of this rank count: only those of the first rank that prints, because others of its group
+        repeat it."""
         if not self._led:
             self._led, self._leader = True, rank
         return self._leader == rank
@@ -210,7 +211,7 @@ class RankStream:
             period.usage_at_mamba = tokens
 
     def take(self, batch: PrefillBatch, mark: Mark, chunks: Chunks) -> None:
-        """Take the next batch, and say of it what it is."""
+        """Take the next batch, and set whether it continues the previous one and is one complete request."""
         period = self._open(batch.rank, mark)
         batch.continues = self._continues(batch, chunks)
         if self._alone is not None and batch.continues is not True:

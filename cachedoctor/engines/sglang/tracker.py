@@ -19,7 +19,7 @@ from cachedoctor.model import CacheSample, Mark, PrefillBatch, Session, Setting
 _ANYONES = frozenset({"access", "sigterm", "prompt_truncated", "weights_update", "flushed", "flush_timeout"})
 """Lines that other programs may write as well: they begin no session."""
 _STARTS = frozenset({"server_args", "capacity", "tree_cache", "no_buffer_page_one"})
-"""Lines of a start; so are those that begin with one of ``_START_HEADS``. A server that runs prints none of them."""
+"""Start-up lines, as are those that begin with one of ``_START_HEADS``. A running server prints none of them."""
 _START_HEADS = ("off_", "overlap_off_", "extra_buffer_", "radix_on_")
 _RUNS = frozenset({"ready", "prefill", "fill", "decode"})
 _MOST_STREAMS = 1024

@@ -114,7 +114,7 @@ class Intervals:
         Args:
             writer: who prints it.
             time: of the line, to the second.
-            busy: the line shows of work.
+            busy: the line shows traffic.
             early: the version is 0.7 or older, or the engine V0, which print while idle as well.
         """
         default = _EARLY if early else _DEFAULT

@@ -101,7 +101,7 @@ def read_record(line: bytes) -> RecordPiece | RecordMessage | None:
 def rewritten(line: bytes, text: bytes, name: Callable[[str, bytes], bytes]) -> bytes:
     """Return the record ``line`` with another text, and without what the server did not write (labels, tags).
 
-    ``name(kind, part)`` names what tells several servers apart.
+    ``name(kind, part)`` renames the parts that distinguish servers.
     """
     if line[:1] == b"{":
         return _rewritten_json(line, text.decode("utf-8", "replace"))
@@ -196,7 +196,7 @@ def _console_prefix(time: int | float | str | None, level: str | None) -> str:
 
 
 def _logger_prefix(record: _Json) -> str:
-    """Write the prefix that the record would have as text; where it names no line of the source, that is 0."""
+    """Write the prefix that the record would have as text; a missing source line number is 0."""
     if record.name == "uvicorn.access":
         return f"{record.levelname}:     "
     found = _ASCTIME.match(record.asctime or "")

@@ -117,8 +117,8 @@ def first_written(lines: bytes) -> bytes | None:
 def strip_controls(text: bytes) -> bytes:
     """Remove NUL bytes, terminal escape sequences, and the carriage return of a line end.
 
-    Blanks that a page or a table made of those of the server's own words are blanks again. What a line becomes depends
-    on that line alone, not on the others of a block.
+    Other space characters, which a web page or a table put into the server's own words, become spaces again. What a
+    line becomes depends on that line alone, not on the others of a block.
     """
     if b"\0" in text:
         text = text.replace(b"\0", b"")
@@ -132,7 +132,7 @@ def strip_controls(text: bytes) -> bytes:
 
 
 def _is_changed(text: bytes) -> bool:
-    """Whether a page or a table changed colours or blanks of a line."""
+    """Whether a web page or a table changed colours or spaces of a line."""
     return (
         _RESET in text
         or (b"\xc2\xa0" in text and _NO_BREAK.search(text) is not None)

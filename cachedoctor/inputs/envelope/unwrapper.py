@@ -46,7 +46,7 @@ class Chain(msgspec.Struct):
     def body(self, line: bytes) -> bytes | None:
         """Return what comes after these wrappers; None for a line of another writer.
 
-        A line without a wrapper that stands once before a message belongs to the message: it is given as it is.
+        For wrappers that occur once per message, a line without one belongs to the message and is returned as it is.
         """
         return self.read(line)[0]
 
@@ -213,7 +213,7 @@ class _Demux:
 class Unwrapper:
     """Incremental: complete lines in, Segments of bodies out.
 
-    What a line means depends on the lines before it, never on where the input was cut into blocks.
+    What a line means depends on the lines before it, never on how the input was split into blocks.
     """
 
     def __init__(self) -> None:

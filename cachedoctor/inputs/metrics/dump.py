@@ -255,7 +255,7 @@ def _spans(life: list[Dump]) -> list[Counters]:
 
 
 def _counted(dump: Dump, before: Dump | None, key: EngineKey, reading: EngineCounts) -> Counters:
-    """One engine between two dumps; since its start, where the earlier one has nothing of it.
+    """One engine between two dumps; since its start, if the earlier dump does not have it.
 
     What fell between two dumps, with others without it between them, is unknown: a restart that nothing else shows.
     """

@@ -1,6 +1,6 @@
 """What the series of SGLang (``--enable-metrics``) count, from 0.4.3 to 0.5.23.
 
-Requests are counted when they end. The gauge ``cache_hit_rate`` is not read: it says the last batch only, and every
+Requests are counted when they end. The gauge ``cache_hit_rate`` is not read: it shows only the last batch, and every
 report of a decode set it to 0 before 0.5.20. There is no count of lookups: ``looked_up`` stays unknown.
 """
 

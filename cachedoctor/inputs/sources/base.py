@@ -44,7 +44,7 @@ class Source(Protocol):
         """The name to show; ``-`` is the standard input."""
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield the unpacked UTF-8 bytes in order, at most 1 MiB at a time, cut anywhere.
+        """Yield the unpacked UTF-8 bytes in order, at most 1 MiB at a time, split anywhere.
 
         An empty chunk says that nothing arrived for about ``IDLE_SECONDS``; only live sources yield it.
         Raises ``SourceError`` on a fault, after everything before the fault has been yielded.

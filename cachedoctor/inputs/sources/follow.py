@@ -64,7 +64,7 @@ class FollowSource:
     def pieces(self) -> Iterator[tuple[int | None, bytes]]:
         """Yield the same, each chunk with the number of its file, from 0; None with a newline that no file has.
 
-        What a copy has of a file that was cut belongs to that file.
+        The content of a copy of a truncated file belongs to that file.
         """
         number = -1
         queue = [_open_regular(self.path)]

@@ -21,7 +21,7 @@ _HEAD = 1 << 15
 
 
 class FollowedPath(NamedTuple):
-    """A log that is to be followed."""
+    """A log to follow."""
 
     path: str
     name: str

@@ -45,7 +45,7 @@ class LabelValues:
         return shown
 
     def forget(self, label: str, value: str) -> None:
-        """Make room for another value."""
+        """Free the place of one value for another."""
         self._known.get(label, {}).pop(value, None)
 
     def known(self) -> dict[str, list[str]]:

@@ -20,7 +20,7 @@ from cachedoctor.report.text.text_safe import clipped
 
 
 class Reply(NamedTuple):
-    """Counts are None if the server does not say them."""
+    """Counts are None if the server does not report them."""
 
     prompt_tokens: int | None
     reused_tokens: int | None

@@ -67,7 +67,8 @@ def identify(at: ProbeConnection, model: str | None) -> tuple[ProbedServer, str 
 
 
 def slot_tasks(at: ProbeConnection) -> dict[int, tuple[int, bool]] | None:
-    """Give the task that each slot of a llama-server had last, and whether it works on one; None: it does not say."""
+    """Give the last task of each slot of a llama-server, and whether the slot works on it; None if the server does not
+    report it."""
     try:
         slots = _value(at, "/slots")
     except CacheDoctorError:  # some builds show all prompts there, which may be more than is read
@@ -82,7 +83,7 @@ def slot_tasks(at: ProbeConnection) -> dict[int, tuple[int, bool]] | None:
 
 
 def finished(at: ProbeConnection) -> int | None:
-    """Give how many requests vLLM or SGLang have answered so far, by /metrics; None: they do not say."""
+    """Give how many requests vLLM or SGLang have answered so far, from /metrics; None if they do not report it."""
     try:
         answer = at.get("/metrics")
     except CacheDoctorError:

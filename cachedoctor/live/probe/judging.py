@@ -154,7 +154,7 @@ def _beginning(server: ProbedServer, asked: Asked, rendered: Mapping[str, int]) 
 
 
 def _sometimes(server: ProbedServer, asked: Asked) -> ProbeCause:
-    """Explain a repeat that missed while the next turn came back."""
+    """Explain a repeat that was not reused although the next turn was."""
     if _state(asked, "tail") == "noted":
         says = (
             "an identical repeat is recomputed, but an edited prompt goes back to a checkpoint: this build "

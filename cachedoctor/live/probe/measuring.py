@@ -30,7 +30,7 @@ _NEAR, _FAR = 0.3, 0.6
 def judge_control(found: ProbeQuestion, chars: int) -> State:
     """Say whether a prompt of so many characters, which nobody sent before, was computed.
 
-    A long head that a gateway or a template puts before every prompt may come back; what was sent may not.
+    A long head that a gateway or a template puts before every prompt may be reused; what was sent may not.
     """
     if found.prompt_tokens is None or found.reused_tokens is None:
         return "unknown"

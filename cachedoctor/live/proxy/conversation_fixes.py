@@ -36,7 +36,7 @@ class RequestText(NamedTuple):
     """Path of the request's address."""
 
     def messages(self) -> list[JsonSpan]:
-        """The list of messages; raises ValueError where there is none."""
+        """The list of messages; raises ValueError if there is none."""
         if "messages" not in self.body:
             raise ValueError("no messages")
         return items(self.text, self.body["messages"].start)

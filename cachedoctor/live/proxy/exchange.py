@@ -80,7 +80,7 @@ class PassedRequest(msgspec.Struct, omit_defaults=True):
     seconds: float
     """Seconds until it ended."""
     method: str = "POST"
-    """No key where it is POST."""
+    """No key if it is POST."""
     first_byte: float | None = None
     """Seconds until the first byte of the answer's body."""
     model: str | None = None

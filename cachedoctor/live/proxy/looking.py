@@ -142,7 +142,7 @@ class Looking:
     """Evaluates one request after the other."""
 
     def __init__(self, asked: ProxyOptions) -> None:
-        """Load the tokenizer, open the file of records. Raises CacheDoctorError where one of them cannot be used."""
+        """Load the tokenizer, open the file of records. Raises CacheDoctorError if one of them cannot be used."""
         self._asked = asked
         self._files = ModelFiles(asked.tokenizer, asked.template)
         self._ask = run_diff.DiffJob(asked.tokenizer, asked.template)

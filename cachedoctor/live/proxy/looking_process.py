@@ -45,7 +45,7 @@ class LookingProcess:
     def look(self, exchange: Exchange, done: _Done) -> None:
         """Queue an exchange for evaluation; ``done`` is called from another thread.
 
-        Where too many wait it is only told.
+        If too many wait, it is reported unchecked.
         """
         if self._queue.qsize() >= _MOST_WAITING:
             done(blind(exchange, "too many requests are waiting to be checked"))

@@ -61,7 +61,7 @@ class Relay:
     """The handler of all requests."""
 
     def __init__(self, upstream: URL, name: str, asked: ProxyOptions, ended: Ended) -> None:
-        """``name``: by which this proxy knows its own requests, should they come back."""
+        """``name``: by which this proxy recognises its own requests if they come back."""
         self._upstream, self._name, self._asked, self._ended = upstream, name, asked, ended
         self._fixer = BodyFixer(asked.fixes) if asked.fixes and not asked.dry_run else None
         self._senders = SenderDigest()

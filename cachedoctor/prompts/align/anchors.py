@@ -131,7 +131,7 @@ def between(gap: Gap, runs: list[Run]) -> Iterator[Gap]:
 def heaviest(runs: list[Run]) -> list[Run]:
     """The subset with the most tokens whose order is the same in both; ``runs`` come in the order of ``a``.
 
-    ``starts`` and ``weights`` both rise: a chain that ends later in ``b`` and weighs no more is of no use to anybody.
+    ``starts`` and ``weights`` both rise: a chain that ends later in ``b`` and weighs no more is useless.
     """
     starts: list[int] = []
     weights: list[int] = []

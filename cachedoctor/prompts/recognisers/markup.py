@@ -1,4 +1,4 @@
-"""Differences without new words: key order and spacing of JSON, blanks, template markers."""
+"""Differences without new words: key order and spacing of JSON, white space, template markers."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def appended(d: FirstDifference) -> Recognition | None:
 
 
 def whitespace(d: FirstDifference) -> Recognition | None:
-    """Only blanks, line ends or invisible characters differ."""
+    """Only spaces, line ends or invisible characters differ."""
     start = d.offset
     while start > max(0, d.offset - _WINDOW) and _BLANK.fullmatch(d.a.text[start - 1]):
         start -= 1

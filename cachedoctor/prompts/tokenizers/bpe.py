@@ -141,7 +141,7 @@ def _owners(word: str) -> list[int]:
 
 
 def split_units(vocab: Mapping[str, int]) -> Callable[[str], list[str]]:
-    """Cut at blanks where no token of this vocabulary reaches over one: merges on the two sides cannot meet there."""
+    """Split at spaces that no token of this vocabulary crosses: merges on the two sides cannot meet there."""
     joined = {SPACE}
     for token in vocab:
         if SPACE in token:

@@ -169,7 +169,7 @@ class Special(NamedTuple):
     id: int
     lstrip: bool = False
     rstrip: bool = False
-    """Swallows the blanks before or after it."""
+    """True if it takes the spaces before or after it."""
     alone: bool = False
     """True if it counts only where no letter, digit or underscore touches it."""
 

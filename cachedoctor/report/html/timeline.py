@@ -64,7 +64,7 @@ class Timeline:
     restarts: list[tuple[float, int]]
     n_restarts: int
     totals: list[tuple[float, float, str]]
-    """Numbers above bars, where there is room."""
+    """Numbers above bars, if they fit."""
     axis: list[tuple[float, str, str]]
     """Under the bars: number of a request, and when it was."""
     axis_y: float

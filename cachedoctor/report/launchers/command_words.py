@@ -199,7 +199,7 @@ def _joint(line: str, found: Sequence[Word]) -> str:
 
 
 def _without(line: str, start: int, end: int) -> str:
-    """Cut a part out, with the blanks before it; a row that is left empty goes as well."""
+    """Remove a part, with the spaces before it; a row that is left empty goes as well."""
     begin = start
     while begin and line[begin - 1] in " \t":
         begin -= 1

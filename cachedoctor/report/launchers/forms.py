@@ -233,7 +233,7 @@ def docker(asked: LaunchRequest) -> list[FixStep]:
 
 
 def systemd(asked: LaunchRequest) -> list[FixStep]:
-    """Write a drop-in with variables; with the whole command where that is known and an option has no variable."""
+    """Write a drop-in with variables; with the whole command if that is known and an option has no variable."""
     parts = divided(asked)
     gone = [*parts.left_out, *(change.name for change in parts.options if change.remove)]
     own = [change for change in parts.options if not change.remove]

@@ -43,7 +43,7 @@ _LOOKS_AGAIN = 0.2
 _FORMULA_BEHIND_SEMICOLON = late(r"(;\s*)([=+@-])")
 """If list items are separated by semicolons, a spreadsheet starts a new cell after each semicolon."""
 _JOINERS = late("[\u034f\ufe00-\ufe0f\U000e0100-\U000e01ef]")
-"""Not drawn, though Unicode counts them as printable."""
+"""Characters that are not drawn, though Unicode counts them as printable."""
 
 
 def csv_lines(table: ColumnTable, rows: Iterable[bytes]) -> Iterator[bytes]:

@@ -171,7 +171,7 @@ def _first(page: TextPage, diff: PromptDiff, first: First, about: str) -> None:
 
 
 def _excerpt(page: TextPage, excerpt: Excerpt) -> None:
-    """The text of both sides, what differs in brackets, blanks and control characters visible."""
+    """The text of both sides, with differences in brackets and visible spaces and control characters."""
     before = _escaped(excerpt.before[-_EXCERPT:])
     page.row("      |")
     texts = (excerpt.a[:_EXCERPT] + excerpt.after_a[:_EXCERPT], excerpt.b[:_EXCERPT] + excerpt.after_b[:_EXCERPT])

@@ -151,7 +151,7 @@ def fits(width: int, key: str, headings: Sequence[Heading], rows: Sequence[Measu
 def show_table(page: TextPage, key: str, headings: Sequence[Heading], rows: Sequence[MeasuredCells]) -> None:
     """Write ``rows``; ``key`` is above their names.
 
-    A name that needs too much room gets a row of its own.
+    A name that is too wide gets its own row.
     """
     widths, left = _columns(page.width, key, headings, rows)
     for at, block in enumerate(_blocks(widths, page.width - left)):

@@ -232,7 +232,7 @@ def _powershell(page: TextPage, found: Sequence[str], indent: int) -> None:
 
 
 def _hint(page: TextPage, command: str | None) -> None:
-    """Write the command that prints the fix for other launchers, on a row of its own where it is long."""
+    """Write the command that prints the fix for other launchers, on its own row if it is long."""
     if command is None:
         return
     before = "for compose, systemd ...: "

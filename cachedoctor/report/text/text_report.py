@@ -227,7 +227,7 @@ def _summary(page: TextPage, view: ReportView, tight: int) -> None:
 
 
 def _unknown(page: TextPage, report: Report) -> None:
-    """Write the lines that are not recognised, where they were asked for; a path or a shape stays in one piece."""
+    """Write the unrecognised lines, if requested; a path or a shape stays in one piece."""
     rows = unknown_lines(report)
     if rows:
         page.gap()

@@ -78,8 +78,8 @@ def clipped(text: str, cells: int, ascii_only: bool = False) -> str:
 
 
 def _before(text: str, *separators: str, keeps: int = 0) -> str:
-    """Return what is before the last of ``separators``, with their first characters that it ``keeps``; nothing where
-    that is less than half of ``text``."""
+    """Return the text before the last of ``separators``, with those of its first characters that it ``keeps``; nothing
+    if that is less than half of ``text``."""
     end = max(map(text.rfind, separators))
     return text[: end + keeps] if end > len(text) // 2 else ""
 

@@ -269,14 +269,14 @@ class Healthy(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """Key and words, where the words are none without it."""
+        """Key and words, for words that are incomplete without the key."""
         return f"{self.key} {self.words}" if self.key == "no cause" else self.words
 
 
 def healthy(report: Report, looked: str) -> Healthy | None:
     """Say what the cache did where no cause was found; None if there were no requests to look at.
 
-    ``looked``: what ``checked`` says.
+    ``looked``: the result of ``checked``.
     """
     totals, account = report.totals, whole(report)
     if report.filtered is not None:

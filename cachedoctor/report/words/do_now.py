@@ -107,7 +107,7 @@ def _risk(remedy: Remedy) -> int:
 
 
 def of_finding(finding: Finding, fix: Fix | None = None) -> DoNow | None:
-    """Return the first thing to do about one finding; None if nothing is to be done.
+    """Return the first thing to do about one finding; None if there is nothing to do.
 
     Args:
         fix: of its server.
@@ -192,7 +192,7 @@ def form_of(remedy: Remedy, fix: Fix | None) -> Sequence[FixStep]:
 
 
 def _other(remedy: Remedy, fix: Fix | None) -> list[OtherFix]:
-    """A remedy in the form of the launcher; empty if that is not known, or where it is merged with others."""
+    """A remedy in the launcher's form; empty if the launcher is unknown, or if the remedy is merged with others."""
     if fix is None or not remedy.options:
         return []
     return [other for other in fix.others if other.options == remedy.options][:1]

@@ -244,7 +244,7 @@ def read(report: Report) -> str:
 
 
 def numbered(report: Report) -> str:
-    """Say how lines are numbered, where that is not from the top of the input; nothing if it is."""
+    """Say how lines are numbered, if not from the top of the input; empty if they are."""
     kinds = {info.counted for info in report.inputs if info.counted is not None}
     said = []
     if "newest first" in kinds:

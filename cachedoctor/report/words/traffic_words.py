@@ -209,7 +209,7 @@ def _faster(report: Report) -> list[str]:
 
 
 def not_the_cache(report: Report) -> SlowTurn | None:
-    """Return the slowest request where it took long and the cache is not why; None otherwise."""
+    """Return the slowest request if it took long and the cache is not the reason; None otherwise."""
     turn = next(iter(report.slowest), None)
     again = None if turn is None else _share_again(turn)
     if turn is None or again is None or turn.ms < _LONG:
