@@ -50,7 +50,7 @@ TABLE: tuple[Sentence, ...] = (
     # ---- prompts that do not fit
     Sentence("prompt_cut", "ollama", "cut", b'msg="truncating input prompt"',
         _MSG + r'"truncating input prompt" limit=(?P<limit>\d{1,10}) prompt=(?P<tokens>\d{1,10}) keep=(?P<keep>\d{1,10}) new=\d{1,10}',
-        "The prompt is longer than num_ctx. ollama removes its middle: nothing after `keep` matches what was cached, and the model never sees it.",
+        "The prompt is longer than num_ctx. ollama removes its middle: the model never sees that text, and nothing after the first `keep` tokens matches what was cached.",
         _SLOG + 'msg="truncating input prompt" limit=4096 prompt=22739 keep=4 new=4096'),
     Sentence("input_too_long", "ollama", "overflow", b'msg="input exceeds context length"',
         _MSG + r'"input exceeds context length" prompt=(?P<tokens>\d{1,10}) limit=(?P<limit>\d{1,10})',
@@ -71,7 +71,7 @@ TABLE: tuple[Sentence, ...] = (
     # ---- a context that was shifted
     Sentence("limit_hit", "ollama", "shifted", b'msg="context limit hit - shifting"',
         _MSG + r'"context limit hit - shifting"(?: id=\d{1,10})?(?: limit=(?P<limit>\d{1,10}))?',
-        "The context is full while the answer is generated. ollama drops the older half: the next prompt no longer matches what is left.",
+        "The context is full while the answer is generated. ollama drops the older half: the next prompt no longer matches the remaining context.",
         _SLOG + 'msg="context limit hit - shifting" limit=4096'),
     Sentence("old_shift", "llama.cpp", "shifted", b"slot context shift",
         r"^(?:\{\"[^{}\n]{0,400}\"msg\":\"|[^\"'{}\n]{0,200}?)slot context shift\b(?:.{0,200}?" + _KEY.format("n_ctx") + r"(?P<limit>\d{1,10}))?",
@@ -88,11 +88,11 @@ TABLE: tuple[Sentence, ...] = (
         "slot 0 is processing [task id: 2]"),
     Sentence("old_release", "llama.cpp", None, b" tokens in cache)",
         r"^slot (?P<slot>\d{1,3}) released \((?P<tokens>\d{1,10}) tokens in cache\)",
-        "A request ended (llama.cpp up to early 2024): what its slot holds.",
+        "A request ended (llama.cpp up to early 2024); the line shows how many tokens its slot holds.",
         "slot 0 released (158 tokens in cache)"),
     Sentence("old_reuse", "llama.cpp", None, b" : in cache: ",
         r"^slot (?P<slot>\d{1,3}) : in cache: (?P<tokens>\d{1,10}) tokens \| to process: (?P<computed>\d{1,10}) tokens",
-        "What is reused of a prompt, and what is computed (llama.cpp up to early 2024). Printed only for requests with cache_prompt true.",
+        "How many tokens of a prompt are reused, and how many are computed (llama.cpp up to early 2024). Printed only for requests with cache_prompt true.",
         "slot 0 : in cache: 120 tokens | to process: 40 tokens"),
     Sentence("old_emptied", "llama.cpp", "unasked", b" : kv cache rm - [0, end)",
         r"^slot (?P<slot>\d{1,3}) : kv cache rm - \[0, end\)",
@@ -103,11 +103,11 @@ TABLE: tuple[Sentence, ...] = (
     # ---- no room, and batches that fail
     Sentence("no_cells", "llama.cpp", "no_room", b"failed to find free space in the KV cache",
         _LEAD + r"failed to find free space in the KV cache, retrying with smaller (?:n_batch|batch size, n_batch|batch size) = (?P<batch>1)\b",
-        "The KV cache has no room for a batch of two tokens: the server tries single tokens, and fails the requests where these find none either.",
+        "The KV cache has no room for a batch of two tokens: the server tries single tokens, and requests fail if there is no room for these either.",
         'update_slots : failed to find free space in the KV cache, retrying with smaller n_batch = 1'),
     Sentence("old_decode", "llama.cpp", "batch_failed", b"failed to decode the batch",
         _LEAD + r"failed to decode the batch, n_batch = (?P<batch>\d{1,10}), ret = (?P<status>-?\d{1,10})",
-        "A batch could not be computed, and the requests in it fail: ret = 1 means no room in the KV cache, another number a failure of the batch itself.",
+        "A batch could not be computed, and the requests in it fail: ret = 1 means no room in the KV cache, any other number means that the batch itself failed.",
         'update_slots : failed to decode the batch, n_batch = 1, ret = 1'),
     # ---- saved prefixes and models that are dropped
     Sentence("prefix_evicted", "ollama", "dropped", b'msg="evicting ',
@@ -116,7 +116,7 @@ TABLE: tuple[Sentence, ...] = (
         'time=2026-08-19T19:35:53.590+02:00 level=DEBUG source=prefix_cache.go:311 msg="evicting leaf" offset=8192 tokens=4096 freed="512.0 MiB"'),
     Sentence("all_freed", "ollama", "dropped", b'msg="failed to restore cache, freeing all caches"',
         _MSG + r'"failed to restore cache, freeing all caches"',
-        "The MLX runner could not restore a saved prefix and drops all of them: the next prompts are computed in full.",
+        "The MLX runner could not restore a saved prefix and drops all saved prefixes: the next prompts are computed in full.",
         'time=2026-08-19T19:35:53.590+02:00 level=WARN source=prefix_cache.go:201 msg="failed to restore cache, freeing all caches" offset=16383'),
     Sentence("model_evicted", "ollama", "unloaded", b'msg="llama-server model predicted to exceed available memory, evicting"',
         _MSG + r'"llama-server model predicted to exceed available memory, evicting"',
@@ -129,11 +129,11 @@ TABLE: tuple[Sentence, ...] = (
     # ---- the disk tier of the prompt cache, in branches of llama-server
     Sentence("disk_over", "llama.cpp", "disk_evicted", b"disk prompt cache: ",
         _LEAD + r"disk prompt cache: size (?P<size>\d{1,9}\.\d{1,3}) MiB over budget (?P<limit>\d{1,9}\.\d{1,3}) MiB, evicting oldest entry",
-        "The disk prompt cache is over its budget: the oldest prompt is deleted. If its conversation comes back, it is recomputed.",
+        "The disk prompt cache is over its budget: the oldest prompt is deleted. If its conversation continues, the prompt is recomputed.",
         _DISK + "disk prompt cache: size 9120.500 MiB over budget 8192.000 MiB, evicting oldest entry '/c/a1.bin'"),
     Sentence("disk_broken", "llama.cpp", "disk_failed", b"disk prompt cache: ",
         _LEAD + r"disk prompt cache: (?:'[^'\n]{0,400}' is (?:corrupt|truncated)|token mismatch in |failed to (?:restore|deserialize|allocate))",
-        "A prompt on disk could not be read back: it is recomputed.",
+        "A prompt on disk could not be read: the prompt is recomputed.",
         _DISK + "disk prompt cache: '/c/a1.bin' is corrupt"),
     Sentence("disk_unsaved", "llama.cpp", "disk_failed", b"disk prompt cache: ",
         _LEAD + r"disk prompt cache: (?:failed to (?:write|rename|serialize)|token list cannot be hashed)",
@@ -146,11 +146,11 @@ TABLE: tuple[Sentence, ...] = (
     # ---- the system ends a server for lack of memory
     Sentence("oom_process", "", "killed", b"ut of memory: Kill",
         _LEAD + r"\b[Oo]ut of memory: Kill(?:ed)? process \d{1,10} \((?P<process>[^()\n]{1,64})\)",
-        "The kernel ended this process because the machine, or its group, ran out of memory. Its caches are gone.",
+        "The kernel ended this process because the machine, or the process's memory group, ran out of memory. Its caches are gone.",
         "[1234.567890] Out of memory: Killed process 4242 (llama-server) total-vm:61234567kB, anon-rss:30123456kB"),
     Sentence("oom_kill", "", "killed", b"oom-kill:",
         _LEAD + r"\boom-kill:.{0,600}\btask=(?P<process>[^,\n]{1,64}),",
-        "The kernel ended this process because the machine, or its group, ran out of memory. Its caches are gone.",
+        "The kernel ended this process because the machine, or the process's memory group, ran out of memory. Its caches are gone.",
         "kernel: oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=/,mems_allowed=0,global_oom,task_memcg=/system.slice,task=llama-server,pid=4242,uid=0"),
     Sentence("oom_unit", "", "killed", b"killed by the OOM killer",
         _LEAD + r"(?P<process>[\w.@-]{1,64})\.(?:service|scope): A process of this unit has been killed by the OOM killer",
@@ -303,7 +303,9 @@ def unknown_errors(data: bytes) -> Iterator[tuple[int, str, bytes]]:
 
 def unknown_error(engine: str, line: int, text: bytes) -> CertainLine:
     """Return an error line that no reader knows."""
-    row = Sentence("unknown_error", engine, "unknown_error", b"", "", "An error in words that are not known.", "")
+    row = Sentence(
+        "unknown_error", engine, "unknown_error", b"", "", "An error message that cachedoctor does not know.", ""
+    )
     return CertainLine(row, engine, line, Mark(line, text), {})
 
 

@@ -37,7 +37,7 @@ _WORDS = {
     "lmlevel": "level of the line",
     "time": "month, day and time in the zone of the server; no year is printed",
     "dated": "date and time in the zone of the server",
-    "logger": "printed by LMCache inside vLLM: what it counts are versions of LMCache",
+    "logger": "printed by LMCache inside vLLM: its version numbers are those of LMCache",
     "source": "source file and line that print it; the number changes between versions",
 }
 _REQUESTS = "by default up to 0.10.0, in newer versions only with --enable-log-requests"
