@@ -38,14 +38,14 @@ COMMANDS: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("explain", "Explain a rule, a word, a log line or the settings.",
          "--line --format"),
     ),
-    "For running servers and many logs (* needs an extra)": (
+    "For running servers and many logs (* needs a pip extra)": (
         ("probe", "Test whether a running server reuses its cache.",
          "--model --api-key-env --save --against --log --format --output"),
         ("proxy", "Forward requests to a server, and show their reuse. *",
          "--upstream --listen --record --keep-text --fix --dry-run --metrics-listen"),
         ("tune", "Rank settings by their savings, or replay settings you choose.",
          "--set --memory --requests --tokenizer --cmdline --format --output"),
-        ("fleet", "Analyze many logs: print sums, or write tables and a page. *",
+        ("fleet", "Analyze many logs: print totals, or write tables and HTML. *",
          "--output --by --format --jobs"),
         ("exporter", "Serve Prometheus counters for many live logs. *",
          "--follow --listen --state --ignore"),

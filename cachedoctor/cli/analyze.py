@@ -70,7 +70,7 @@ class RecordedBeside(NamedTuple):
         str | None,
         option(
             "--prometheus",
-            f"Read the counters of {EITHER} from Prometheus, from --since 2h on (default 1h).",
+            f"Read the counters of {EITHER} from Prometheus since --since 2h ago (default 1h).",
             "URL",
             EVIDENCE,
         ),
@@ -81,7 +81,7 @@ class RecordedBeside(NamedTuple):
     ] = None
     responses: Annotated[
         list[str] | None,
-        option("--responses", "Unchanged server responses with usage; repeatable.", "FILE", EVIDENCE),
+        option("--responses", "Saved, unmodified server responses with usage; repeatable.", "FILE", EVIDENCE),
     ] = None
     kv_events: Annotated[
         list[str] | None,

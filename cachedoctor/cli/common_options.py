@@ -97,7 +97,7 @@ def refuse_page(format: str, output: str | None) -> None:
         from cachedoctor.model import CacheDoctorError
 
         what, name = pages[format]
-        raise CacheDoctorError(f"--format {format}: is {what}, not for a terminal", f"add -o {name}")
+        raise CacheDoctorError(f"--format {format}: is {what}, which a terminal cannot show", f"add -o {name}")
 
 
 def by_name(ctx: typer.Context, format: _Form, output: str | None, known: tuple[_Form, ...]) -> _Form:
@@ -224,7 +224,7 @@ Prompts = Annotated[
 ]
 Requests = Annotated[
     list[str] | None,
-    option("--requests", "Request bodies in order, or a recording; repeatable.", "FILE", EVIDENCE),
+    option("--requests", "Request bodies in order, or a proxy recording; repeatable.", "FILE", EVIDENCE),
 ]
 HashClients = Annotated[
     bool, option("--hash-clients", "Replace session and user names in request bodies with hashes.", None, EVIDENCE)

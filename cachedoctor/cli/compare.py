@@ -76,7 +76,7 @@ def compare(
 def _status(found: Comparison, fails: bool) -> int:
     errors = [side for side in (found.before, found.after) if side.error is not None]
     for side in errors:
-        terminal.complain(side.error or "", "the comparison covers the part that was read")
+        terminal.complain(side.error or "", "the comparison covers only the input that was read")
     if errors:
         return FAULT
     new = any(

@@ -37,7 +37,7 @@ def diff(
         str | None, option("--template", "Chat template: .jinja, /props JSON, tokenizer_config.json, .gguf.", "FILE")
     ] = None,
     slot: Annotated[int | None, option("--slot", "Slot number in a /slots dump.", "N", min=0)] = None,
-    full: Annotated[bool, option("--full", "Show the whole difference, not only the first place.")] = False,
+    full: Annotated[bool, option("--full", "Show all differences, not only the first one.")] = False,
     least: Annotated[bool, option("--least", "Show the smallest set of changes that restores reuse.")] = False,
     context: Annotated[
         int, option("--context", "Number of tokens shown around the difference.", "N", min=0, max=200)
@@ -57,7 +57,7 @@ def diff(
     HAR, llama-swap, LiteLLM, OpenTelemetry, vLLM or SGLang request logs, or a Claude Code transcript. One argument
     with many prompts compares consecutive prompts of each conversation.
 
-    Exit status: 0 equal, or with many prompts only appended; 1 different; 2 an error.
+    Exit status: 0 equal, or many prompts that only append text; 1 different; 2 an error.
     """
     from cachedoctor.prompts import run_diff
 

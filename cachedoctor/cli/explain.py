@@ -46,7 +46,7 @@ def explain(
     """List all rules, print a rule's page, explain a word or a log line, or show the settings.
 
     A page has the fix, the meaning of the cause, its log lines, and why the cache could not be used. Words are, for
-    example, slot, checkpoint and prefix; blind shows how to check rules that could not be checked. In the list,
+    example, slot, checkpoint and prefix; the word blind shows what data the unchecked rules need. In the list,
     severity "by cost" means a warning at a total cost of 1,000 tokens or more, and otherwise a note.
 
     For a line of llama-server, vLLM or SGLang, explain shows the meaning for the cache, the fields with units, and the

@@ -236,7 +236,7 @@ class _Saver:
             self._write(content)
         except OSError as fault:
             if not self._failed:
-                hint = "counters restart from 0 after a restart; choose another place with --state FILE"
+                hint = "counters restart from 0 after a restart; choose another file with --state FILE"
                 terminal.complain(f"{self._path}: cannot be written ({fault.strerror or fault})", hint, "warning")
             self._failed = True
         else:

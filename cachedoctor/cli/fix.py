@@ -41,7 +41,7 @@ def fix(
     they need no server restart.
 
     Exit status: 0 printed, also if there is nothing to change; 2 wrong usage, an unreadable input, or a file
-    without the server; 3 nothing in the input was recognised.
+    that does not start the server; 3 nothing in the input was recognised.
     """
     from cachedoctor.doctor.fixing.fixes import StartInfo, fixes
     from cachedoctor.report.forms import fix_forms

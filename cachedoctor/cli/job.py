@@ -228,5 +228,5 @@ def _explained(error: CacheDoctorError) -> CacheDoctorError:
     return CacheDoctorError(
         f"{error.path}: contains no log of {SERVERS}{found}",
         "files with any name are read if their first lines look like a server log; this command skips subfolders, "
-        "cachedoctor fleet reads them",
+        "but cachedoctor fleet reads them",
     )

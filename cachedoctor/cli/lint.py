@@ -61,8 +61,8 @@ def lint(
     """Check that each request extends the previous request of its conversation, so a cache can serve it.
 
     Bodies can be OpenAI chat, completions or responses, or Anthropic messages. lint separates conversations
-    automatically. An error shows the place, its cost in tokens, and the fix; hints show places that are likely to
-    change. Without BODIES, --template (or --server) tests a chat template with scripted conversations.
+    automatically. An error shows where a request differs, its cost in tokens, and the fix; hints show text that is
+    likely to change. Without BODIES, --template (or --server) tests a chat template with scripted conversations.
 
     Exit status: 0 append-only; 1 errors, or a template that changes earlier text; 2 wrong usage or bad input.
     """

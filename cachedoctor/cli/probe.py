@@ -65,8 +65,8 @@ def probe(
 
     The probe sends up to 12 requests with a one-token reply and with prompts that no other run uses: a repeat, one more
     turn, an edited end, an edited start (which must miss), another conversation in between, tools, two requests at
-    once, and an image if the server supports images. The probe announces each request, uses a slot, and refuses a
-    busy server.
+    once, and an image if the server supports images. The probe announces each request, uses one slot, and stops
+    if the server is busy.
 
     Exit status: 0 probed; 1 with --fail-on, something is not as expected; 2 wrong usage, or the server does not
     respond; 3 nothing is known about the cache; 130 interrupted.

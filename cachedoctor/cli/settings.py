@@ -366,7 +366,7 @@ def _hide(value: FileValue) -> None:
     try:
         secrets.hide_also(value.value)
     except ValueError as error:
-        hint = "a word in which # is a digit, ? any character, * the rest of a word"
+        hint = "a word in which # is a digit, ? is any character, and * is the rest of a word"
         raise CacheDoctorError(f"{_place(value, 'hide')}: {error}", hint) from error
 
 

@@ -72,16 +72,17 @@ def tune(
 ) -> None:
     """Rank server settings by the prompt tokens and seconds that they would have saved, and merge the best.
 
-    The output lists single changes first, with the extra memory each change needs if the log shows sizes, and then
-    the merged set as command-line options. Only gains above the replay's own error and 1 % are listed.
+    The output lists single changes first, with the extra memory each change needs if the log shows memory sizes,
+    and then the merged set as command-line options. Only gains above the replay's own error and above 1 % of the
+    computed prompt tokens are listed.
 
-    With --set, tune replays the log twice: with the recorded settings, which shows the replay's own error, and with
-    the given settings or build, which shows the reuse that these settings would give. Without a log, the build's
+    With --set, tune replays the log twice. The recorded settings show the replay's own error; the given settings or
+    build show the reuse to expect from them. Without a log, the build's
     defaults replace the recorded settings; memory=swa (or hybrid, recurrent) and window=N then describe the model.
     Logs of vLLM and SGLang need --requests and --tokenizer; --responses or the log's own sums show the reuse.
 
     Exit status: 0 searched or replayed, also if there is nothing to gain; 2 wrong usage, a setting that the build
-    does not know, or an unreadable input; 3 the replay does not explain the log, or there is nothing to replay; 130
+    does not know, or an unreadable input; 3 the replay does not reproduce the log, or there is nothing to replay; 130
     interrupted.
     """
     from cachedoctor.doctor.whatif.evidence import Asking

@@ -276,7 +276,7 @@ def entry(written: str) -> tuple[Option, Name, bool]:
 NEVER = {
     "--checkpoint-every-nb": (
         CHECKPOINT_EVERY,
-        "its value is a number of tokens (default 8192), not a number of batches as in the draft",
+        "its value is a number of tokens (default 8192), not a number of batches as in the draft of the pull request",
     )
 }
 """Option names from drafts of pull requests that no build ever had, the intended option (PR #20087), and other

@@ -59,13 +59,13 @@ class OptionReplay(msgspec.Struct, frozen=True):
 
     @property
     def words(self) -> str:
-        """One sentence: ``Replayed on this log: saves 13,529 of 13,529 tokens.``"""
+        """One sentence: ``A replay of this log with this change saves 13,529 of 13,529 recomputed tokens.``"""
         if self.saved_tokens is not None:
             saved = f"{'about ' if self.assumed else ''}{min(self.saved_tokens, self.claimed_tokens):,}"
-            return f"Replayed on this log: saves {saved} of {self.claimed_tokens:,} tokens."
+            return f"A replay of this log with this change saves {saved} of {self.claimed_tokens:,} recomputed tokens."
         if not self.is_explained:
             explained = f"{self.equal:,} of {self.requests:,}"
-            return f"Not confirmed: the replay explains {explained} requests of this log."
+            return f"Not confirmed: the replay reproduces {explained} requests of this log."
         return "Not confirmed: this log does not show that the recomputed tokens had been sent before."
 
     @property

@@ -51,7 +51,7 @@ SIGNS: dict[SignName, Sign] = {
     "bar": Sign("the loss is unknown, but the log has the text where the prompts diverge", of_loss=True),
     "lora": Sign("LoRA adapters or their scales changed", of_loss=True, is_mark=True),
     "idle_cleared": Sign("the slot of the conversation was cleared while idle", of_loss=True, is_mark=True),
-    "ram_taken": Sign("another conversation took the copy in the RAM cache", of_loss=True, is_mark=True),
+    "ram_taken": Sign("another conversation restored the copy in the RAM cache", of_loss=True, is_mark=True),
     "slot_erased": Sign("the slot was emptied over the API", of_loss=True, is_mark=True),
     "symptom": Sign("nothing was reused, or a long prompt is under way, and the lines with the reason are missing"),
     "error": Sign("the request failed"),
@@ -62,7 +62,7 @@ SIGNS: dict[SignName, Sign] = {
     "checkpoint_failed": Sign("a checkpoint could not be restored", is_mark=True),
     "ram_failed": Sign("a prompt in the RAM cache could not be restored", is_mark=True),
     "slept": Sign("the server slept before this request", is_mark=True),
-    "stale": Sign("the restored checkpoint is older than the text", is_mark=True),
+    "stale": Sign("the restored checkpoint is older than a change of the prompt", is_mark=True),
     "slot_file": Sign("a slot file was restored into the slot", is_mark=True),
     "ram_unsearched": Sign("the RAM cache held this conversation but was not searched", of_loss=True, is_mark=True),
 }

@@ -49,7 +49,7 @@ _OF_HISTORY = ("message-edited", "message-removed", "message-inserted", "message
 _CUT = Advice(
     "Truncate rarely and in large pieces, because each time everything after the start is recomputed. Or give "
     "the conversation "
-    "a larger context. Hybrid and recurrent models recompute all of it unless a checkpoint lies before the cut."
+    "a larger context. Hybrid and recurrent models recompute the whole prompt if no checkpoint precedes the change."
 )
 
 _GENERIC: dict[str, list[Advice]] = {

@@ -268,8 +268,8 @@ def _directory(folder: Path) -> list[Prompt]:
     if not prompts:
         raise CacheDoctorError(
             f"{folder}: contains no prompts written by --log-prompts-dir",
-            "names of --log-prompts-dir are numbers of milliseconds (000123456789.txt); give files with other names "
-            "one by one",
+            "files of --log-prompts-dir are named by time in milliseconds (000123456789.txt); give files with other "
+            "names one by one",
         )
     return prompts
 

@@ -172,7 +172,7 @@ def check_model(prompt: Prompt, ask: DiffJob, cutter: Tokenizer) -> None:
     if opening is None or opening.group() in str(cutter.chat_template) or len(cutter.encode(opening.group())) == 1:
         return
     raise CacheDoctorError(
-        f"{cutter.name}: does not belong to the model of {prompt.path}, which begins with {opening.group()}",
+        f"{cutter.name}: does not belong to the model of {prompt.path}; that prompt begins with {opening.group()}",
         "give the tokenizer of the server's model; use --template if the server had another template",
     )
 

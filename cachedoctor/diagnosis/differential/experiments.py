@@ -50,9 +50,8 @@ def _more_room(session: Session) -> Remedy:
     if not known.options:
         return _one_alone(session)
     return Remedy(
-        "If slots were taken, this experiment is also the fix: start the server with a larger RAM prompt cache. If "
-        "prompts are then reused, keep the larger cache; if reuse stays low, a client changes the head of its "
-        "prompts.",
+        "Start the server with a larger RAM prompt cache. If prompts are then reused, other conversations had taken the "
+        "slots, and the larger cache is also the fix; if reuse stays low, a client changes the start of its prompts.",
         options=known.options,
         purpose="look",
     )
@@ -74,7 +73,7 @@ def _second_turn(_: Session) -> Remedy:
 def _cache_asked(_: Session) -> Remedy:
     return Remedy(
         'Send one request twice with "cache_prompt": true in its body, without a restart. '
-        "If the second request is reused, the client sends cache_prompt false.",
+        "If the second request reuses the first, the client sends cache_prompt false.",
         purpose="look",
     )
 

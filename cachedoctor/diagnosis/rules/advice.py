@@ -97,8 +97,13 @@ def side_requests() -> Remedy:
 # ---- sizes
 
 
-def memory_short(session: Session, what: str) -> Remedy | None:
-    """Advise memory instead of a higher limit where the system ended a server of this input for lack of it."""
+def memory_short(session: Session, what: str = "") -> Remedy | None:
+    """Advise memory instead of a higher limit where the system ended a server of this input for lack of it.
+
+    Args:
+        session: the server.
+        what: the limit that would otherwise be raised; empty if the advice would not have been a limit.
+    """
     killed = session.incidents.get("killed") or session.incidents.get("memory_short")
     if killed is None:
         return None
@@ -106,9 +111,9 @@ def memory_short(session: Session, what: str) -> Remedy | None:
     why = f"the system killed a server because memory ran out (line {line})"
     if b"code 137" in killed.mark.text:
         why = f"a server was killed (line {line}), most likely because memory ran out"
+    said = f"Do not raise {what}: {why}. Free" if what else f"{why[0].upper()}{why[1:]}. Free"
     return Remedy(
-        f"Do not raise {what}: {why}. Free memory first: a smaller model or context, "
-        "fewer slots, or fewer programs on this machine.",
+        f"{said} memory first: a smaller model or context, fewer slots, or fewer programs on this machine.",
         purpose="look",
     )
 
@@ -300,7 +305,7 @@ def more_checkpoints(session: Session, held: int | None) -> Remedy | None:
         session,
         server_options.CTX_CHECKPOINTS,
         str(value),
-        f"Keep more checkpoints per slot{f' than {limit}' if limit else ''}. {checkpoint_cost(session, value)}",
+        f"Keep more{f' than {limit}' if limit else ''} checkpoints per slot. {checkpoint_cost(session, value)}",
     )
 
 
@@ -384,7 +389,7 @@ def see_more(session: Session) -> Remedy:
             purpose="look",
         )
     return Remedy(
-        "This log already shows what its build can print. Only the client's request bodies can show the cause.",
+        "This log already shows everything that this build can print. Only the client's request bodies can show the cause.",
         ["cachedoctor analyze server.log --requests bodies.jsonl"],
         purpose="look",
     )

@@ -31,7 +31,7 @@ def _of_slots(r: Request, ruled_out: list[RuledOut]) -> list[RuledOut]:
     if r.text_lcp is not None:
         return ruled_out
     opened = [
-        RuledOut(other.name, f"not excluded: {other.why}, but {_ONLY_TEXT}") if other.name in _CHANGED else other
+        RuledOut(other.name, f"not excluded: {other.why}; {_ONLY_TEXT}") if other.name in _CHANGED else other
         for other in ruled_out
     ]
     if any(other.is_open for other in opened):
@@ -40,7 +40,7 @@ def _of_slots(r: Request, ruled_out: list[RuledOut]) -> list[RuledOut]:
         *opened,
         RuledOut(
             _CHANGED[0],
-            f"not excluded: a client that changed this prompt of {n(r.prompt_tokens)} tokens would leave the same log, and {_ONLY_TEXT}",
+            f"not excluded: if the client changed this prompt of {n(r.prompt_tokens)} tokens, the log would look the same; {_ONLY_TEXT}",
         ),
     ]
 
@@ -51,7 +51,7 @@ def _of_client(r: Request, named: set[str]) -> list[RuledOut]:
     whole = min(held, r.prompt_tokens or held)
     new = RuledOut(
         "new-conversations",
-        f"not excluded: a new conversation that begins with the same {n(shared or r.cached_tokens)} tokens; then nothing is wrong",
+        f"not excluded: if a new conversation begins with the same {n(shared or r.cached_tokens)} tokens, nothing is wrong",
     )
     if r.text_lcp is not None or (r.thread_turn <= 1 and r.lcp_exact):
         return [new]

@@ -45,7 +45,7 @@ _FACTS: dict[str, tuple[Callable[[Session], Any], str]] = {
         "different builds reuse and log differently",
     ),
     "model": (lambda s: s.model, "different models: times and tokens are not comparable"),
-    "memory": (lambda s: s.memory, "different kinds of memory can go back to different places"),
+    "memory": (lambda s: s.memory, "different kinds of memory can go back to different positions"),
     "slots": (lambda s: s.n_slots, ""),
     "context of a slot": (lambda s: s.n_ctx_slot, ""),
 }

@@ -380,8 +380,8 @@ def _changed(claim: str, found: PromptDiff | None, count: int) -> str:
 
 def _overlap(group: MatchGroup) -> str:
     """Say which of the tokens another finding has, too: in all that could be avoided they count once."""
-    parts = [f"{n(tokens)} also under {code}" for code, tokens in sorted(group.shared.items())]
-    return f"; of which {', '.join(parts)}" if parts else ""
+    parts = [f"{n(tokens)} are also counted under {code}" for code, tokens in sorted(group.shared.items())]
+    return f"; of these tokens, {' and '.join(parts)}" if parts else ""
 
 
 def _cost(group: MatchGroup) -> Cost:

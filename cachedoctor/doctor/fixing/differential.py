@@ -20,7 +20,7 @@ UNDECIDED = frozenset({"CD901", "CD904"})
 _SHOWN, _LEAST = 0.05, 2
 """Likelihood below which a candidate is not named, but for the first two."""
 _EQUAL = 0.1
-"""Difference of two likelihoods up to which neither comes first."""
+"""Difference of two likelihoods up to which neither is called more likely."""
 
 
 def ranked(findings: Sequence[Finding], requests: Sequence[Request], sessions: Sequence[Session]) -> list[Finding]:
@@ -95,13 +95,22 @@ def _is_same(one: Remedy, test: Remedy) -> bool:
 
 def _candidate(one: Ranked, at: int, shown: Sequence[Ranked], named: set[str]) -> RuledOut:
     """One candidate in words: how likely it is, and what speaks for and against it."""
-    name = next(iter(sorted(named & ALSO[one.candidate])), RULE_OF[one.candidate])
-    near = [other for other in shown if other is not one and abs(other.likelihood - one.likelihood) <= _EQUAL]
-    equal = ", as likely as the other cause" if at < 2 and any(shown.index(other) < 2 for other in near) else ""
-    parts = [f"{100 * one.likelihood:.0f} % likely{equal}"]
+    parts = [f"{100 * one.likelihood:.0f} % likely{_beside(one, at, shown, named)}"]
     parts += [f"evidence for this cause: {_words(one.speaks_for)}"] if one.speaks_for else []
     parts += [f"evidence against this cause: {_words(one.speaks_against)}"] if one.speaks_against else []
-    return RuledOut(name, f"not excluded: {'; '.join(parts)}", likelihood=round(one.likelihood, 2))
+    return RuledOut(_name(one, named), f"not excluded: {'; '.join(parts)}", likelihood=round(one.likelihood, 2))
+
+
+def _name(one: Ranked, named: set[str]) -> str:
+    """The name of a candidate's rule, or of what the finding itself names for the candidate."""
+    return next(iter(sorted(named & ALSO[one.candidate])), RULE_OF[one.candidate])
+
+
+def _beside(one: Ranked, at: int, shown: Sequence[Ranked], named: set[str]) -> str:
+    """Say of the first two candidates that their likelihoods are close; empty for others."""
+    if at > 1 or len(shown) < 2 or abs(shown[0].likelihood - shown[1].likelihood) > _EQUAL:
+        return ""
+    return f", not clearly {'less' if at else 'more'} likely than {_name(shown[1 - at], named)}"
 
 
 def _words(evidence: Sequence[Weight]) -> str:

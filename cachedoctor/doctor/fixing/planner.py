@@ -229,9 +229,11 @@ def _another_value(remedy: Remedy, claimed: int, replayed: _TriedServer) -> list
 
 def _why_not(remedy: Remedy, trial: Trial, claimed: int) -> str:
     option = " ".join(word for change in remedy.options for word in change.words)
-    loses = f", and a conversation would reuse {trial.worst:,} tokens less" if trial.worst else ""
-    claim = f"{max(trial.saved, 0):,} of {claimed:,} tokens"
-    return f"{option} does not help here: in a replay of this log the option saves {claim}{loses}."
+    loses = f", and one conversation would reuse {trial.worst:,} fewer tokens" if trial.worst else ""
+    claim = f"{max(trial.saved, 0):,} of {claimed:,} recomputed tokens"
+    if len(remedy.options) == 1:
+        return f"{option} does not help here: in a replay of this log the option saves {claim}{loses}."
+    return f"{option} do not help here: in a replay of this log these options save {claim}{loses}."
 
 
 def _cheapest_first(remedies: Sequence[Remedy]) -> list[Remedy]:
@@ -270,8 +272,8 @@ def _less_memory(traffic: Traffic, settings: ServerSettings, session: Session) -
     if wanted is None or wanted * _MIB >= use.saving_bytes:
         return []
     words = (
-        f"This is the smallest limit that keeps 99 % of the {reused:,} tokens reused here, by replay of this "
-        "log. Saving a prompt also needs memory for a copy."
+        f"In a replay of this log, this is the smallest limit that still reuses 99 % of the {reused:,} tokens "
+        "reused here. Saving a prompt also needs memory for a copy."
     )
     name = server_options.name_for(server_options.CACHE_RAM, *advice.span(session)) or "--cache-ram"
     return [Remedy(words, options=[OptionChange(name, str(wanted))])]

@@ -178,7 +178,7 @@ def _answer(script: Script, files: ModelFiles) -> TrialAnswer:
 
 def _dropped(files: ModelFiles) -> TrialAnswer:
     """Whether a client that drops reasoning changes more than the template does by itself."""
-    question = "Does the prompt survive a client that drops earlier reasoning?"
+    question = "Does the prompt stay the same if a client drops earlier reasoning?"
     name = "reasoning-dropped"
     kept = Script(name, question, [], [*_LOOP, _thinking(_REPLY), _AGAIN], "", "", tools=True)
     bare = [_SYSTEM, _ASKED, _CALL, _RESULT, _REPLY, _AGAIN]

@@ -155,8 +155,8 @@ def _refuse(evidence: ServerTraffic, found: ReplayFit) -> None:
     if found.wrong_tokens > MOST_WRONG * found.prompt_tokens:
         share = 100 * found.wrong_tokens / max(1, found.prompt_tokens)
         raise CacheDoctorError(
-            f"the replay does not explain the log: {found.equal:,} of {found.requests:,} requests have "
-            f"equal results, and the replay is off by {share:.1f} % of the prompt tokens "
+            f"the replay does not reproduce the log: {found.equal:,} of {found.requests:,} requests have "
+            f"the same reuse, and the replay is off by {share:.1f} % of the prompt tokens "
             f"(more than {100 * MOST_WRONG:.0f} %)",
             _hint(evidence),
             _REFUSED,

@@ -292,7 +292,7 @@ def _paired(each: Sequence[Answer], requests: Sequence[SentPrompt], session: Ses
         raise _refused(what, "give the responses to the same requests, in the same order", session)
     alike = sum(one.prompt_tokens == len(sent.tokens) for one, sent in zip(each, requests, strict=True))
     if alike < (1 - _FIT) * len(requests):
-        what = f"{alike:,} of {len(requests):,} bodies have the token count of their response"
+        what = f"the prompt lengths of {alike:,} of {len(requests):,} bodies match their responses"
         raise _refused(
             what,
             "check that the responses are in the order of the bodies, and that the tokenizer is the model's own",

@@ -37,8 +37,8 @@ class _CounterForm(NamedTuple):
 _COUNTERS = {
     "tokens": _CounterForm(
         "cachedoctor_prompt_tokens",
-        "Prompt tokens: reused, new (had to be computed), avoidable (recomputed; a fix would save them), computed "
-        "(servers without requests: new or avoidable), or unknown (the log does not show how many were computed).",
+        "Prompt tokens: reused; new (had to be computed); avoidable (recomputed, but a fix would save them); computed "
+        "(no per-request data: new or avoidable); unknown (the log does not show how many were computed).",
         ("outcome", "cause", *_WHO),
     ),
     "ns": _CounterForm(

@@ -101,8 +101,8 @@ def _other_slot(server: ProbedServer, asked: Asked) -> ProbeCause | None:
         return None
     share = (turn.expected_tokens or 0) / turn.prompt_tokens if turn.prompt_tokens else 0.0
     says = (
-        f"the next turn went to slot {turn.slot}, which did not hold the conversation: {share:.0%} of the prompt is "
-        "the same, below the server's threshold"
+        f"the next turn went to slot {turn.slot}, which did not hold the conversation: only {share:.0%} of "
+        "the prompt matches the conversation, which is below the server's threshold"
     )
     fix = "--slot-prompt-similarity at its default (0.1), and --cache-ram 8192, which restores such turns"
     return ProbeCause("turn", ["CD301", "CD303"], says, fix)
@@ -240,7 +240,7 @@ def _never(server: ProbedServer, asked: Asked, rendered: Mapping[str, int]) -> P
         fix = f"longer prompts (--prompt-tokens) show whether large blocks are the reason; {_BETWEEN}"
         return ProbeCause("again", code, says, fix)
     if known and (more > _INSERTED or len(counts) > 1 or reused):
-        grown = f", and {more:,} tokens in the prompt were not sent" if more > _INSERTED else ""
+        grown = f", and the prompt has {more:,} tokens that the probe did not send" if more > _INSERTED else ""
         where = "at the start" if little(again) else f"from token {reused:,} on"
         says = f"the same prompt is different {where} each time it arrives{grown}"
         fix = f"remove the changing value (clock, id, billing header) from the start of the prompt; {_BETWEEN}"
@@ -250,7 +250,7 @@ def _never(server: ProbedServer, asked: Asked, rendered: Mapping[str, int]) -> P
             "nothing is reused, even if the request turns the cache on: the server or something on the way "
             "disables reuse"
         )
-        fix = f"start without --no-cache-prompt; no cache_prompt=false in a gateway's defaults; {_BETWEEN}"
+        fix = f"start without --no-cache-prompt; remove cache_prompt=false from a gateway's defaults; {_BETWEEN}"
         return ProbeCause("again", ["CD109"] if "first" in rendered else ["CD109", "CD102"], says, fix)
     if server.prefix_caching:
         codes = {"vllm": ["CD510"], "sglang": ["CD610"]}.get(server.engine, [])

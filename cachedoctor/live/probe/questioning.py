@@ -116,7 +116,7 @@ class _ProbeRun:
         found = self._causes() if told else []
         if measure != "count" and self.server.engine in _COUNTING:
             self.notes.append(
-                f"the server counts with {_COUNTING[self.server.engine]}, which makes expected counts exact"
+                f"to make the expected counts exact, start the server with {_COUNTING[self.server.engine]}"
             )
         if found and not seen:
             self.notes.append("other users of the server during the probe cannot be detected: probe again to be sure")
@@ -343,7 +343,7 @@ class _ProbeRun:
         if mine is None or not others:
             return False
         same = max(plan.common(mine, ids) for ids in others)
-        note = f"by the template: {same:,} of {len(mine):,} tokens are the same"
+        note = f"rendered by the template: {same:,} of {len(mine):,} tokens match"
         self.asked[ask.name] = ProbeQuestion(ask.name, ask.asks, "noted", len(mine), same, True, note=note)
         return True
 
@@ -358,7 +358,7 @@ class _ProbeRun:
             return
         same = plan.common(first, later)
         state: State = "as expected" if first == later else "less"
-        note = f"by the template: {same:,} of {len(later):,} tokens are the same"
+        note = f"rendered by the template: {same:,} of {len(later):,} tokens match"
         self.asked["template"] = ProbeQuestion(
             "template", "rendered again a second later", state, len(later), len(first), True, same, note=note
         )

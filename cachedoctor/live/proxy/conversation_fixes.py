@@ -86,7 +86,7 @@ def freeze_clock(request: RequestText, followed: FollowedRequest) -> EditedBody 
     if not edits:
         return None
     what = "1 date or time" if len(edits) == 1 else f"{len(edits)} dates or times"
-    return EditedBody(edits, f"{what} of the system prompt as in the first request")
+    return EditedBody(edits, f"{what} of the system prompt restored from the first request")
 
 
 MOST_TOOLS = 256

@@ -64,13 +64,13 @@ def fit_words(found: ReplayFit | None) -> str:
     if not found.requests:
         return (
             f"the replay reuses {count(found.replay_reused_tokens, 'token')} in all, the server "
-            f"{number(found.server_reused_tokens)} by the log's sums: off by {off} of the prompt tokens; reuse of "
+            f"{number(found.server_reused_tokens)} (totals of the log): an error of {off} of the prompt tokens; reuse of "
             "single requests is unknown (--responses adds it)"
         )
     return (
-        f"{found.equal:,} of {count(found.requests, 'request')} equal; it reuses "
+        f"{found.equal:,} of {count(found.requests, 'request')} have the same reuse; the replay reuses "
         f"{count(found.replay_reused_tokens, 'token')}, the server {number(found.server_reused_tokens)}; "
-        f"request by request off by {off} of the prompt tokens{_unlike(found)}"
+        f"the error of single requests is {off} of the prompt tokens{_unlike(found)}"
     )
 
 
@@ -84,7 +84,7 @@ def _unlike(found: ReplayFit) -> str:
         return ""
     return (
         ". The server ran with other settings than assumed here, or is not llama-server, so the effect of a "
-        "change is unknown (--cmdline sets the start command, --ran memory=hybrid the kind of model)"
+        "change is unknown. --cmdline sets the start command, --ran memory=hybrid the kind of model"
     )
 
 

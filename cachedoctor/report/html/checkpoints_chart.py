@@ -91,7 +91,7 @@ def _words(row: RequestRow) -> str:
             f"The slot went back to the checkpoint at position {number(back[1])}; everything after it was recomputed."
         )
     if prefix is None:
-        return f"It held {count(len(held), 'checkpoint')}; the place where the prompts diverge is unknown."
+        return f"It held {count(len(held), 'checkpoint')}; the point where the prompts diverge is unknown."
     within = [end for _, end in held if end < prefix]
     if within:
         at = number(max(within))
@@ -100,5 +100,5 @@ def _words(row: RequestRow) -> str:
     many = "Its only checkpoint ends" if len(held) == 1 else f"All its {number(len(held))} checkpoints end"
     where = f"at position {nearest}" if len(held) == 1 else f"the nearest at position {nearest}"
     return (
-        f"{many} after the place where the prompts diverge ({count(prefix, 'token')}), {where}: nothing to go back to."
+        f"{many} after the point where the prompts diverge ({count(prefix, 'token')}), {where}: no usable checkpoint."
     )

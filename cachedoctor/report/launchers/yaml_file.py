@@ -411,7 +411,7 @@ def _last_leaf(node: Any) -> Any:
 def _appended(text: str, node: Any, rows: Sequence[str]) -> Cut:
     """Rows after the last one of a mapping in block style, with its indentation."""
     if node.flow_style:
-        raise CacheDoctorError("--file: the server is written in braces", "write the server as a block first")
+        raise CacheDoctorError("--file: the server's entry uses YAML braces", "write the server as a block first")
     at = _row_end(text, _last_leaf(node).end_mark.index)
     indentation = " " * node.start_mark.column
     block = "".join(f"{indentation}{row}\n" for row in rows)

@@ -230,7 +230,7 @@ _TRAFFIC = (
     "To be sure, give a few minutes of log with traffic, or better the whole log, or dumps of /metrics from before "
     "and after the traffic."
 )
-_THROUGHPUT = 'To be sure, also give the rows "Avg prompt throughput: ...", which stand above those of the hit rate.'
+_THROUGHPUT = 'To be sure, also give the rows "Avg prompt throughput: ...", which are above the rows of the hit rate.'
 _NEXT = "To be sure, also give the lines of the next turn of the same conversation."
 _LONGEST_ROW = 2_000
 """Average bytes per row that no server's output reaches."""
@@ -295,23 +295,19 @@ def healthy(report: Report, looked: str) -> Healthy | None:
         return Healthy("no cause", f"causes of the computed tokens: {words}{left}")
     key = "cache works"
     if cut == totals.requests and not totals.prompt_ms:
-        key, left = "so far", f"; {_ends(cut)} not in this log"
+        key, left = (
+            "so far",
+            f"; this log does not show the end of {'the' if cut == 1 else 'any'} request, or whether it failed",
+        )
     rounding = sum(part.tokens for part in rows if part.row == "rounding")
     text = f"{number(new)} computed tokens were new text" + (
-        f", {number(rounding)} were after the nearest reusable point" if rounding else ""
+        f", and {number(rounding)} others were after the nearest reusable point" if rounding else ""
     )
     if not lost:
-        return Healthy(key, f"{_every(totals)}; the {text}{left}")
+        return Healthy(key, f"{_every(totals)}: {text}{left}")
     few = f"{number(lost)} of {count(account.prompt_tokens, 'prompt token')}"
     share = percent(lost, account.prompt_tokens)
     return Healthy(key, f"{text}; {few} ({share}) were lost, too few for a finding{left}")
-
-
-def _ends(requests: int) -> str:
-    """Words for a log that contains the end of none of its requests: they may still have failed."""
-    if requests == 1:
-        return "its end (and whether it failed) is"
-    return "the ends of all (and whether they failed) are"
 
 
 def _every(totals: Totals) -> str:

@@ -40,11 +40,11 @@ def computed(totals: Totals) -> str:
     known = f"{count(totals.processed_tokens, 'token')} ({percent(totals.processed_tokens, whole)}){spent}"
     if not totals.unknown_tokens:
         return known
-    rest = f"{count(totals.unknown_tokens, 'token')} ({percent(totals.unknown_tokens, whole)})"
+    rest, share = count(totals.unknown_tokens, "token"), percent(totals.unknown_tokens, whole)
     why = f"{count(totals.unknown_requests, 'request')} ended without timings"
     if not totals.processed_tokens:
-        return f"unknown: {rest} were not reused, and {why}"
-    return f"{known}; unknown of {rest}: {why}"
+        return f"unknown: {rest} ({share} of the prompt tokens) were not reused, and {why}"
+    return f"{known}; unknown for {rest} ({share}): {why}"
 
 
 def memory(mib: float) -> str:

@@ -199,7 +199,7 @@ def _fit(similarity: float, kept: float) -> str:
     if min(similarity, kept) >= _FITS:
         return "the slot matches: nearly the whole prompt can be reused"
     held, of_slot = (percent(round(1000 * share), 1000) for share in (similarity, kept))
-    return f"the slot holds {held} of the prompt; {of_slot} of the slot is kept"
+    return f"the slot holds {held} of the prompt; {of_slot} of the slot's content is kept"
 
 
 def _length(row: RequestRow, field: str) -> str:

@@ -20,7 +20,7 @@ ROWS: dict[AccountRow, str] = {
     "server": "lost by the server",
     "together": "computed at the same time by several requests with the same beginning",
     "rounding": "after the nearest reusable point",
-    "unexplained": "not reused, although this build usually does so",
+    "unexplained": "not reused, although this build usually reuses such tokens",
     "undecided": "undecided (new, changed by the client, or lost by the server)",
 }
 

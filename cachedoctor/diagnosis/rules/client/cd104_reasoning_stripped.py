@@ -130,7 +130,7 @@ def of_bodies(_: kit.Session, difference: kit.PromptDiff) -> kit.ChangeText | No
     return changes.of_bodies(
         difference,
         f"reasoning of an earlier reply {went} at {changes.place(difference)}",
-        "A template or a client that drops the reasoning of earlier turns once a new user message follows changes everything after it.",
+        "If a template or a client drops the reasoning of earlier turns once a new user message follows, everything after it changes.",
         [kit.Remedy(f"{_SEND}, or never.")],
     )
 

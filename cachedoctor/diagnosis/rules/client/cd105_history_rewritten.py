@@ -49,12 +49,12 @@ _TWO_SESSIONS = kit.RuledOut(
 
 _SEPARATE = kit.RuledOut(
     "new-conversations",
-    "not excluded: separate prompts with the same system prompt look the same; then there is nothing to fix",
+    "not excluded: if these are separate prompts with the same system prompt, there is nothing to fix",
 )
 
 _COMPLETIONS = kit.RuledOut(
     "new-conversations",
-    "not excluded: an editor that asks for completions (`/infill`) inserts text before an end that stays the same; then there is nothing to fix",
+    "not excluded: if an editor requests completions (`/infill`), it inserts text before an unchanged suffix, and there is nothing to fix",
 )
 
 
@@ -300,8 +300,8 @@ def _between(g: kit.MatchGroup) -> kit.FindingText:
     f, r = g.numbers, g.worst_request
     low, high = f["span"]
     return kit.FindingText(
-        f"the history changed between tokens {kit.n(low)} and {kit.n(high)} of at least {kit.n(r.reference_tokens)}: at least "
-        f"{kit.n(f['changed'])} tokens dropped, {kit.times(g.count)}",
+        f"the history changed in {kit.times(g.count)}, between tokens {kit.n(low)} and {kit.n(high)} of at least {kit.n(r.reference_tokens)} "
+        f"(at least {kit.n(f['changed'])} tokens dropped)",
         f"The server went back to its checkpoint of {kit.n(low)} tokens and erased the next checkpoint, of {kit.n(high + 1)}: the prompt diverges from the slot's content somewhere between the two. A message was edited, removed, moved or rendered differently at that place.",
         [_APPEND, _BY_HAND, advice.show_text(g.session)],
         [_TWO_SESSIONS],
@@ -329,14 +329,14 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     if f.get("kind") == "compaction-request":
         return _of_request(g)
     least = "at least " if "held_tokens" in r.at_least else ""
-    again = " more than once" if g.count > 1 else ""
+    again, worst = (" more than once", "at worst ") if g.count > 1 else ("", "")
     what = "first message" if _of_head(f.get("place")) else "history"
     place = f"after {kit.token(f['lcp'])} of {least}{kit.n(f['reference'])}"
     return kit.FindingText(
         (
-            f"the {what} changed{again}, at worst {place}: {kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}"
+            f"the {what} changed{again}, {worst}{place}: {kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}"
             if g.tokens
-            else f"the {what} changed {place} ({least}{kit.n(f['changed'])} tokens dropped): {kit.times(g.count)}"
+            else f"the {what} changed in {kit.times(g.count)}, {worst}{place} ({least}{kit.n(f['changed'])} tokens dropped)"
         ),
         _WHY
         + (
@@ -375,8 +375,8 @@ def _below(g: kit.MatchGroup) -> str:
         return ""
     option = " (--checkpoint-min-step sets it)" if session.at_least(9538) is True else ""
     return (
-        f" The server went back to the last checkpoint before that place and recomputed {kit.n(below)} unchanged tokens: the distance between its "
-        f"checkpoints{option}."
+        f" The server went back to the last checkpoint before that place and recomputed {kit.n(below)} unchanged tokens, because its "
+        f"checkpoints are that far apart{option}."
     )
 
 
@@ -397,16 +397,16 @@ def alone(session: kit.Session) -> list[kit.SessionFinding]:
     if said is None:
         return []
     n, reason = said.numbers, own_settings.reason(said)
-    worst = ", in the worst request" if said.count > 1 else ""
+    worst = "at worst " if said.count > 1 else ""
     words = kit.FindingText(
-        f"the prompt diverges from what {session.program} held at token {kit.n(n['place'])} of {kit.n(n['held'])}{reason}{worst}: {kit.n(n['tokens'])} tokens "
-        f"after it differ, {kit.times(said.count)}; either a changed history or another conversation",
+        f"{kit.n(n['tokens'])} tokens in {kit.times(said.count)} differ from the prompt that {session.program} held, {worst}from token {kit.n(n['place'])} of "
+        f"{kit.n(n['held'])} on{reason}: either a changed history or another conversation",
         f"Up to the difference the prompt matches the prompt that {session.program} held, and nothing after a difference can be reused. A client causes such a difference if it moves a system message, drops reasoning or old tool results, or summarizes.",
         [own_settings.compare(), *own_settings.room(session), _APPEND],
         [
             kit.RuledOut(
                 "slot-held-other-prompt",
-                "not excluded: another conversation with the same beginning (system prompt and tools) looks the same, and is fine",
+                "not excluded: if it is another conversation with the same beginning (system prompt and tools), nothing is wrong",
             )
         ],
     )

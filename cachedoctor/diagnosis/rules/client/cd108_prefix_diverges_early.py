@@ -330,7 +330,7 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
 _WHOSE = {
     "slot": "An idle slot still held a prompt as long as this conversation's last prompt, but too little of that prompt matches. ",
     "ram": "The RAM cache held a prompt as long as this conversation's last prompt, but that prompt did not match. ",
-    True: "Each request on this slot is longer than the previous one, so the start of the prompt changed. A single change of this kind may be a new conversation with the same beginning. ",
+    True: "Each request on this slot is longer than the previous one, as in one conversation, so the start of the prompt changed. A single change of this kind may be a new conversation with the same beginning. ",
     False: "Another conversation had taken the slot, and the RAM copy of this conversation did not match either. ",
     None: "Either the start of this conversation's prompt changed, or another conversation held the slot. ",
 }
@@ -347,13 +347,13 @@ _ERASED = kit.RuledOut(
 
 _NEW = kit.RuledOut(
     "new-conversation",
-    "not excluded: this log may start after the conversation's earlier turns; then there is nothing to fix",
+    "not excluded: if this log starts after the conversation's earlier turns, there is nothing to fix",
 )
 
 
 _ONE_SHOT = kit.RuledOut(
     "one-shot-prompts",
-    "not excluded: separate prompts, each a bit longer than the previous one; then nothing is wrong",
+    "not excluded: if these are separate prompts, each a bit longer than the previous one, nothing is wrong",
 )
 
 
@@ -409,8 +409,8 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     )
     if f["erased"]:
         shared = (
-            f"The previous request left {kit.length(r, 'held_tokens')} tokens in the slot, and almost none of the new prompt of "
-            f"{kit.length(r, 'prompt_tokens')} tokens matched: the start of the prompt changed, or a program erased the slot (possible with --slot-save-path). "
+            f"The previous request left {kit.length(r, 'held_tokens')} tokens in the slot, but almost none of the new prompt of "
+            f"{kit.length(r, 'prompt_tokens')} tokens matched. Either the start of the prompt changed, or a program erased the slot (possible with --slot-save-path). "
         )
     return kit.FindingText(
         f"the prompt differs from the previous prompt {where}: {kit.recomputed(g)} in {kit.times(g.count)}",
@@ -458,18 +458,22 @@ def alone(session: kit.Session) -> list[kit.SessionFinding]:
     if said is None:
         return []
     n, reason = said.numbers, own_settings.reason(said)
-    worst = ", at worst" if said.count > 1 else ""
-    left = [kit.RuledOut("slot-held-other-prompt", "not excluded: another conversation used the server, which is fine")]
+    worst = "at worst " if said.count > 1 else ""
+    left = [
+        kit.RuledOut(
+            "slot-held-other-prompt", "not excluded: if another conversation used the server, nothing is wrong"
+        )
+    ]
     if not n["place"]:
         left.append(
             kit.RuledOut(
                 "no-usable-checkpoint",
-                "not excluded: recurrent and windowed layers, whose memory cannot be truncated, lose everything at any difference",
+                "not excluded: recurrent and sliding-window layers lose everything at any difference, because their memory cannot be truncated",
             )
         )
     words = kit.FindingText(
-        f"the prompt differs from the prompt that {session.program} held after {kit.n(n['place'])} of {kit.n(n['held'])} tokens{reason}{worst}: "
-        f"{kit.n(n['prompt'] - n['cached'])} of {kit.n(n['prompt'])} tokens computed, {kit.times(said.count)}",
+        f"in {kit.times(said.count)} the prompt differs from the prompt that {session.program} held{reason}, {worst}after {kit.n(n['place'])} of "
+        f"{kit.n(n['held'])} tokens ({kit.n(n['prompt'] - n['cached'])} of {kit.n(n['prompt'])} tokens computed)",
         "Either the client changes the beginning of its prompts (a billing header, a clock, an id, the order of its tools), or another conversation used the server. The log does not show whether the client or another conversation caused the difference.",
         [own_settings.compare(), *own_settings.room(session)],
         left,

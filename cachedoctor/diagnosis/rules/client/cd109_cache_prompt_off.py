@@ -63,7 +63,7 @@ PROOF = kit.lines(
 )
 
 
-_HIDDEN = "not excluded: a model that can only go back to saved states reuses nothing without a saved state; this log level hides the memory and the states"
+_HIDDEN = "not excluded: a model that can only go back to a checkpoint reuses nothing without one; this log level hides the type of memory and the checkpoints"
 _ON_THE_SERVER = "On the server: remove --no-cache-prompt (and LLAMA_ARG_CACHE_PROMPT=0)"
 
 

@@ -79,7 +79,7 @@ def of_names(session: kit.Session) -> list[kit.SessionFinding]:
     if not sent_changes.is_on(session):
         return []
     one = sent.share(sent.switched) >= WORTH
-    claim = f"{'one conversation asks' if one else 'requests ask'} for different LoRA adapters: {100 * sent.share(sent.adapted):.0f} % of all prompt text is the same as at this place in an earlier request for another adapter, in {kit.n(sent.bodies)} requests ({reused[1]})"
+    claim = f"{'one conversation asks' if one else 'requests ask'} for different LoRA adapters: in {kit.n(sent.bodies)} requests, {100 * sent.share(sent.adapted):.0f} % of all prompt text repeats the text at the same place in an earlier request for another adapter ({reused[1]})"
     why = (
         "The name of the adapter is part of the hash of every block: tokens computed for one adapter cannot be used for another, even if the text is "
         "the same."

@@ -84,7 +84,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
 def _what_is_known(g: kit.MatchGroup) -> str:
     """Say what the lines of the worst request show."""
     r, known = g.worst_request, g.numbers["known"]
-    whole = f" of {kit.n(g.numbers['whole'])} that could have been reused" if g.numbers["whole"] else ""
+    whole = f" of the {kit.n(g.numbers['whole'])} that could have been reused" if g.numbers["whole"] else ""
     size = f"A prompt of {kit.n(r.prompt_tokens)} tokens reused {kit.n(r.cached_tokens or 0)}{whole}. "
     place = "" if known is None else f"{kit.n(known)} of these tokens are known to match. "
     named = ", ".join(other.name for other in g.numbers["candidates"] if other.is_open)
@@ -120,7 +120,7 @@ def _caching(s: kit.RuleContext) -> list[kit.RuledOut]:
     erased = kit.RuledOut(
         "slot-erased", "not excluded: the slot may have been erased through the API; this log does not show it"
     )
-    off = kit.RuledOut("cache-prompt-off", "not excluded: nothing was reused")
+    off = kit.RuledOut("cache-prompt-off", "not excluded: nothing was reused, as with cache_prompt false")
     return [off, erased] if r.seen.choice.selected_by == "lru" else [off]
 
 
@@ -192,7 +192,7 @@ def _symptom(g: kit.MatchGroup) -> kit.FindingText:
                 kit.RuledOut(
                     "no-usable-checkpoint", f"a checkpoint of {kit.n(at_hand[1])} tokens was inside the common prefix"
                 ),
-                kit.RuledOut("cache-prompt-off", "not excluded: nothing was reused"),
+                kit.RuledOut("cache-prompt-off", "not excluded: nothing was reused, as with cache_prompt false"),
                 kit.RuledOut(
                     "checkpoint-restore-failed",
                     "not excluded: the line that would show it is at another log level or missing",
@@ -233,7 +233,7 @@ def _deciding(session: kit.Session) -> str:
         lines.append('"Checking checkpoint with [a, b] against N" (b8352 and newer; from b9873 on with -lv 4)')
     if not lines:
         return 'The line "n_past = N, cache_tokens.size() = ..." shows the cause.'
-    return f"{' or '.join(lines)} shows the cause: a small N means the client or another conversation, an N near the slot's length means the server."
+    return f"Look for {' or '.join(lines)}. If N is small, the client or another conversation is the cause; if N is near the slot's length, the server is."
 
 
 def _turns(session: kit.Session) -> kit.Remedy:
@@ -266,7 +266,7 @@ def _candidates(g: kit.MatchGroup) -> list[kit.RuledOut]:
             memory
             if forced
             else kit.RuledOut(
-                "new-conversations", "not excluded: the first prompt of a conversation; then nothing is wrong"
+                "new-conversations", "not excluded: if this is the first prompt of a conversation, nothing is wrong"
             ),
         ]
     span = f"{kit.n(erased[0])} to {kit.n(erased[-1])}"

@@ -20,7 +20,7 @@ def _left_of_it(r: kit.Request) -> str:
     """What an excerpt around ``forcing full prompt re-processing`` tells without the length of the prompt."""
     if not r.seen.forced or not r.lcp_exact or r.prompt_tokens is not None or r.held_tokens is None:
         return ""
-    return f" The slot held {kit.n(r.held_tokens)} tokens, and the new prompt begins with {kit.n(r.common_prefix_tokens)} of these tokens: no server could reuse more. The line with n_ctx_slot shows the prompt's length, from which the loss follows."
+    return f" The slot held {kit.n(r.held_tokens)} tokens, and the new prompt begins with {kit.n(r.common_prefix_tokens)} of these tokens: no server could reuse more. The line with n_ctx_slot shows the prompt's length, and so how many tokens were lost."
 
 
 def say(g: kit.MatchGroup) -> kit.FindingText:

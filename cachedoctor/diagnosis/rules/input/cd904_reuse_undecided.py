@@ -78,7 +78,7 @@ def _alike(session: kit.Session, found: kit.Undecided) -> kit.SessionFinding:
             ),
             kit.RuledOut(
                 "new-conversations",
-                "not excluded: new conversations that share their beginning; then there is nothing to fix",
+                "not excluded: if these are new conversations that share their beginning, there is nothing to fix",
             ),
         ],
     )
@@ -90,7 +90,7 @@ def _able(session: kit.Session, found: kit.Undecided) -> kit.SessionFinding:
     words = kit.FindingText(
         f"{kit.n(found.able)} prompt tokens in {found.able_requests:,} requests were new text or recomputed: this log cannot show which",
         "The prompts share their beginning with the slot's content, and are long enough to continue conversations that had a slot before. "
-        "If half of a slot's content or more is kept, the rest is overwritten without a copy in RAM, so the turns of such a conversation would be recomputed. New "
+        "If a request keeps half or more of a slot's content, the other tokens are overwritten without a RAM copy, so the conversation that held the slot recomputes them. New "
         "conversations with the same beginning look the same, and are fine.",
         _deciding(session),
         [
@@ -101,7 +101,7 @@ def _able(session: kit.Session, found: kit.Undecided) -> kit.SessionFinding:
             ),
             kit.RuledOut(
                 "new-conversations",
-                "not excluded: new conversations that share their beginning; then there is nothing to fix",
+                "not excluded: if these are new conversations that share their beginning, there is nothing to fix",
             ),
         ],
     )
@@ -121,7 +121,8 @@ def _level(session: kit.Session, found: kit.Undecided) -> kit.SessionFinding:
             ),
             kit.RuledOut("prefix-diverges-early", "not excluded: the client changes the start of every prompt"),
             kit.RuledOut(
-                "new-conversations", "not excluded: separate prompts of one length; then there is nothing to fix"
+                "new-conversations",
+                "not excluded: if these are separate prompts of one length, there is nothing to fix",
             ),
         ],
     )
@@ -132,7 +133,7 @@ def _in_turn(session: kit.Session, found: kit.Undecided) -> kit.SessionFinding:
     """Say that two conversations in turn may be one whose tools, or whose system prompt, change to and fro."""
     words = kit.FindingText(
         f"{kit.n(found.anew)} prompt tokens may have been sent earlier with a different beginning: this log cannot show it",
-        f"A first prompt began like the conversation that its slot held, was longer, and continued differently. Since then the RAM cache has restored one conversation or the other {found.returns:,} times. A client that plans with some tools and builds with others sends its whole history again at each change. Conversations with the same system prompt look the same and are fine.",
+        f"The first prompt of a conversation began like the content of its slot, was longer, and continued differently. Since then the RAM cache has restored one of these two conversations {found.returns:,} times. A client that uses other tools in plan mode than in build mode recomputes its whole history at each switch. Conversations with the same system prompt look the same and are fine.",
         _deciding(session)[:1],
         [
             kit.RuledOut(
@@ -140,7 +141,7 @@ def _in_turn(session: kit.Session, found: kit.Undecided) -> kit.SessionFinding:
             ),
             kit.RuledOut(
                 "new-conversations",
-                "not excluded: new conversations that share their beginning; then there is nothing to fix",
+                "not excluded: if these are new conversations that share their beginning, there is nothing to fix",
             ),
         ],
     )
@@ -168,7 +169,7 @@ def _nearly_nothing(session: kit.Session, found: kit.Undecided) -> kit.SessionFi
             ),
             kit.RuledOut("prefix-diverges-early", "not excluded: the client changes the start of every prompt"),
             kit.RuledOut(
-                "one-shot-prompts", "not excluded: prompts without a common beginning; then there is nothing to fix"
+                "one-shot-prompts", "not excluded: if these prompts have no common beginning, there is nothing to fix"
             ),
         ],
     )
@@ -185,7 +186,7 @@ def _grown(session: kit.Session, found: kit.Undecided) -> kit.SessionFinding:
         [
             kit.RuledOut("prefix-diverges-early", "not excluded: the client changes the start of every prompt"),
             kit.RuledOut(
-                "one-shot-prompts", "not excluded: prompts without a common beginning; then there is nothing to fix"
+                "one-shot-prompts", "not excluded: if these prompts have no common beginning, there is nothing to fix"
             ),
         ],
     )

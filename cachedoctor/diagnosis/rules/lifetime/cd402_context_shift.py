@@ -57,7 +57,7 @@ def _stopped(g: kit.MatchGroup) -> kit.FindingText:
                 f"Raise the context above {kit.n(size)} tokens, or let the client compact its history before the limit.",
             )
         ],
-        [kit.RuledOut("shift-not-printed", "not excluded: a shift whose line is not in this log")],
+        [kit.RuledOut("shift-not-printed", "not excluded: the line of a context shift may be missing in this log")],
     )
 
 

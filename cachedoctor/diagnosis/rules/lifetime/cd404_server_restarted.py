@@ -24,8 +24,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
         f"the server restarted; the first prompt after it ({kit.n(r.prompt_tokens)} tokens) had nothing to reuse",
         "Slots and the RAM prompt cache are lost when the process ends.",
         [
-            advice.memory_short(g.session, "these options limit memory; they do not keep the server loaded for longer")
-            or keep,
+            advice.memory_short(g.session) or keep,
             kit.Remedy(
                 "To save slots to files and restore them, use POST /slots/ID?action=save and action=restore.",
                 options=kit.as_typed("--slot-save-path slots"),

@@ -21,7 +21,10 @@ def prove(s: kit.RuleContext, _: kit.Match) -> kit.Proof:
     r = s.request
     slept = r.marks["slept"]
     shown = kit.marked(
-        r, ("select", "a slot not used since"), ("cached", "nothing to reuse"), ("timing", "the whole prompt computed")
+        r,
+        ("select", "a slot unused since the wake-up"),
+        ("cached", "nothing to reuse"),
+        ("timing", "the whole prompt computed"),
     )
     return kit.Proof((slept, "the server goes to sleep"), shown, {"line": slept.line})
 

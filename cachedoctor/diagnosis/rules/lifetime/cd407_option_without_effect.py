@@ -65,17 +65,17 @@ def _cache_reuse(session: kit.Session) -> Iterator[kit.SessionFinding]:
     if session.setting("mmproj") is True:
         why = "a multimodal projector is loaded, and the server cannot shift prompts with images"
     elif session.memory in ("hybrid", "recurrent"):
-        why = f"{_MEMORY[session.memory]} cannot be moved in parts"
+        why = f"{_MEMORY[session.memory]} cannot be shifted in parts"
     elif session.memory == "swa" and session.setting("swa_full") is not True:
-        why = "sliding-window memory can only be moved with --swa-full"
+        why = "sliding-window memory can only be shifted with --swa-full"
     elif off:
         why = "the memory of this model cannot be shifted"
     else:
         return
     yield kit.finding(
         f"{given.written} {kit.n(given.value)} has no effect: {why}",
-        "The option moves the text after a removed part of the history to its new place. Reuse of the common prefix does "
-        "not depend on it.",
+        "The option shifts the cached text after a removed part of the history to its new position. Reuse of the common "
+        "prefix does not depend on it.",
         [kit.Remedy("Remove the option.", options=kit.left_out(given.written))],
         key="cache_reuse",
         evidence=_line(session, "cache_reuse_supported", False, "the server switches the option off"),

@@ -11,7 +11,7 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     if said is None:
         return []
     by_code = b"code 137" in said.mark.text
-    again = f", {kit.n(said.count)} lines show it" if said.count > 1 else ""
+    again = f" ({kit.n(said.count)} log lines)" if said.count > 1 else ""
     why = "Slots, checkpoints and the RAM prompt cache are lost when the process ends: the first prompt of every conversation is computed in full."
     if by_code:
         why += " Code 137 means a signal that cannot be caught. Usually memory ran out, or a container did not stop in time."

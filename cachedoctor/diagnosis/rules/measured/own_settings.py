@@ -21,24 +21,24 @@ _ROOM = {
 BACK = {
     "omlx": (
         "oMLX stores a prompt in blocks (2,048 tokens if the model has recurrent or sliding-window layers) and resumes at the end of a block for which all layers are stored.",
-        "oMLX has no setting for the block size, which depends on the model. Try a newer version.",
+        "Try a newer version of oMLX. It has no setting for the block size, which depends on the model.",
     ),
     "ds4": (
         "ds4-server continues the conversation in memory only if the prompt begins with all of that conversation. Otherwise ds4-server uses the longest matching checkpoint on disk. Without a matching checkpoint ds4-server computes the whole prompt.",
-        "Keep checkpoints with --kv-disk-dir FOLDER. --kv-cache-continued-interval-tokens sets the distance of checkpoints (default 10000), and --kv-cache-cold-max-tokens the longest first prompt to save (default 30000).",
+        "Keep checkpoints with --kv-disk-dir FOLDER. --kv-cache-continued-interval-tokens sets the distance between checkpoints (default 10000), and --kv-cache-cold-max-tokens the maximum length of a first prompt that is saved (default 30000).",
     ),
     "ollama": (
-        "The MLX runner goes back to the last snapshot before the place where the new prompt diverges from the old prompt; the tokens in between are recomputed.",
-        "ollama has no setting for the distance of snapshots; try a newer version.",
+        "The MLX runner goes back to the last snapshot before the point where the new prompt diverges from the old prompt; the tokens in between are recomputed.",
+        "Try a newer version of ollama, which has no setting for the distance between snapshots.",
     ),
     "koboldcpp": (
-        "The model has sliding-window layers, which keep only the end of a text. If the prompt diverges further back, the context cannot be used.",
-        "Without --useswa the whole context is kept, which takes more memory. A larger SWA padding lets the context go back further.",
+        "The model has sliding-window layers, which keep only the end of a text. If the prompt diverges before that, the context cannot be reused.",
+        "Start without --useswa, which keeps the whole context but takes more memory. Or raise the SWA padding, so the context can go back further.",
     ),
     "vllm-mlx": (
-        "The stored entry is longer than the common prefix, and this model's memory cannot be truncated to it: recurrent and sliding-window layers hold only "
+        "The stored entry is longer than the common prefix, and this model's memory cannot be truncated to that length: recurrent and sliding-window layers hold only "
         "the end of a text.",
-        "Rapid-MLX keeps entries of such models with --hybrid-cache-entries (none by default), for prompts that continue an entry. vllm-mlx has no such setting; use a model with full attention in all layers.",
+        "With Rapid-MLX, set --hybrid-cache-entries (0 by default), which keeps entries of such models for prompts that continue an entry. vllm-mlx has no such setting; use a model with full attention in all layers.",
     ),
 }
 

@@ -98,8 +98,9 @@ def _why_none(g: kit.MatchGroup) -> str:
     f, session = g.numbers, g.session
     if f["checks"]:
         all_of_them = kit.checkpoints(f["checks"])
+        first = "it covers" if f["checks"] == 1 else "the lowest covers"
         return (
-            f"{all_of_them[0].upper()}{all_of_them[1:]} after the common prefix (the lowest covers {kit.n(f['lowest'])} tokens); "
+            f"{all_of_them[0].upper()}{all_of_them[1:]} after the common prefix ({first} {kit.n(f['lowest'])} tokens); "
             "this build makes most checkpoints near the end of the prompt."
         )
     if session.at_least(6751) is False:
@@ -208,7 +209,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
         *([newer] if known is None else []),  # this build may be new enough
     ]
     return kit.FindingText(
-        f"{kit.n(r.common_prefix_tokens)} tokens matched, but the model's memory could not go back to them: {kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}",
+        f"{kit.n(r.common_prefix_tokens)} tokens matched, but the server could not rewind its memory to them: {kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}",
         "Recurrent and sliding-window memory cannot be rewound; it needs a saved state (context checkpoint) inside the common prefix. "
         + _why_none(g),
         remedies,

@@ -91,15 +91,15 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
         kit.Remedy("In the client: keep the history append-only; truncate the history rarely and in large pieces.")
     )
     reason = (
-        "too close to an earlier checkpoint, in a list that had to be shortened"
+        "the list was full, and this checkpoint was too close to an earlier one"
         if f["crowded"]
-        else "the oldest checkpoint in a full list"
+        else "the list was full, and this checkpoint was the oldest"
     )
     return kit.FindingText(
         f"a checkpoint of {kit.n(f['tokens'])} tokens inside the common prefix of {kit.n(f['lcp'])} had been dropped: "
         f"{kit.recomputed(g)} in {kit.times(g.count)}",
         "Recurrent and sliding-window memory can only go back to a saved state (context checkpoint). Line "
-        f"{f['line']} dropped the checkpoint needed here: it was {reason}.",
+        f"{f['line']} shows that the checkpoint needed here was dropped: {reason}.",
         remedies,
         [
             same_prefix(f["lcp"]),

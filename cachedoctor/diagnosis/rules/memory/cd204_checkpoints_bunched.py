@@ -82,7 +82,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     remedies = [
         advice.update(
             g.session,
-            f"b10068 and newer save at user messages throughout the prompt (PR #25420, #25472), by default {kit.n(EVERY)} tokens apart. Choose a small distance; each checkpoint costs main memory.",
+            f"b10068 and newer save checkpoints at user messages throughout the prompt (PR #25420, #25472), by default {kit.n(EVERY)} tokens apart. Choose a small distance between checkpoints; each one costs main memory.",
             ["--checkpoint-min-step 1024"],
         )
     ]
@@ -92,7 +92,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     return kit.FindingText(
         f"all {f['count']} checkpoints are between token {kit.n(f['lowest'])} and the end, and none is at or below the common prefix of "
         f"{kit.n(r.common_prefix_tokens)}: {kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}",
-        f"Each checkpoint is at most {kit.n(f['widest'])} tokens after the previous checkpoint, and the first {kit.n(f['lowest'])} of {kit.n(f['held'])} tokens have no checkpoint: this build saves states only near the end of a prompt. After an earlier change there is no checkpoint to go back to.",
+        f"Each checkpoint is at most {kit.n(f['widest'])} tokens after the previous checkpoint, and the first {kit.n(f['lowest'])} of {kit.n(f['held'])} tokens have no checkpoint: this build saves states only near the end of a prompt. For a change before that there is no checkpoint to go back to.",
         remedies,
         [
             same_prefix(r.common_prefix_tokens),

@@ -113,7 +113,7 @@ def _claim(f: dict[str, Any]) -> str:
     """What was at hand, and that it was refused."""
     lcp = kit.n(f["lcp"])
     if f["memory"]:
-        return f"the memory still held the whole common prefix of {lcp} tokens and was emptied"
+        return f"the memory still held the whole common prefix of {lcp} tokens, but was emptied"
     if f["b"] < f["lcp"]:
         return f"a checkpoint inside the common prefix of {lcp} tokens was rejected"
     return f"a checkpoint that begins early enough for the common prefix of {lcp} tokens was rejected"
@@ -125,15 +125,15 @@ def _why(f: dict[str, Any], session: kit.Session) -> str:
         return "A recurrent state saved exactly at the common prefix is usable, but these builds require a state strictly below the common prefix (b6751 to b8353, b9294)."
     if f["memory"]:
         return (
-            "The memory reached back to position 0, so nothing was missing. With a common prefix inside the window the threshold is 0, and "
-            "position 0 counts as too late (b8672 and newer, where no checkpoint begins there)."
+            "The memory reached back to position 0, so nothing was missing. If the common prefix is inside the window, the threshold is 0, and even "
+            "memory that begins at position 0 is rejected (b8672 and newer, if no checkpoint begins at position 0)."
         )
     cut = "" if f["b"] < f["lcp"] else "Restored sliding-window memory can be truncated to the common prefix. "
     if session.at_least(FIXED) is True and cut:
         return f"{cut}From b9713 on the server does not use a checkpoint that ends after the common prefix."
     if f["a"]:
         return f"{cut}These builds require that the checkpoint begins strictly before the threshold."
-    return f"{cut}With a common prefix inside the window the threshold is 0, and position 0 counts as too late (up to b8672; fixed by PR #21510)."
+    return f"{cut}If the common prefix is inside the window, the threshold is 0, and even a checkpoint that begins at position 0 is rejected (up to b8672; fixed by PR #21510)."
 
 
 def _shown(f: dict[str, Any]) -> str:

@@ -67,7 +67,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
                 f"b{WITH_CHECKPOINTS} and newer append the checkpoints to the slot file. Save the slot again after the update.",
             ),
             kit.Remedy(
-                "Until you update: save a slot right after the part that every later prompt repeats (the system prompt, with max_tokens 0 or 1), so the memory never has to go back."
+                "Until you update: save a slot right after the text that every later prompt repeats, such as the system prompt (with max_tokens 0 or 1). The memory then never has to go back."
             ),
         ],
         [

@@ -44,7 +44,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
                 g.session,
                 server_options.SWA_FULL,
                 "",
-                "Or keep the whole cache of the sliding-window layers: reuse is then exact everywhere, but the cache needs as much memory as a full-attention model.",
+                "Or keep the whole cache of the sliding-window layers: any common prefix can then be reused in full, but the cache needs as much memory as a full-attention model.",
             ),
         ],
         [

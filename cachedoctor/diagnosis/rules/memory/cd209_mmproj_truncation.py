@@ -31,7 +31,8 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
         "Builds b7079 to b7964 skip the search for a checkpoint when mmproj is loaded, then fail to truncate and clear the slot.",
         [
             advice.update(
-                g.session, "b8156 and newer search for a checkpoint with a projector as well (PR #19849 and #19877)."
+                g.session,
+                "b8156 and newer also search for a checkpoint if a projector is loaded (PR #19849 and #19877).",
             ),
             kit.Remedy(
                 "Or, if no images are needed, start without the projector.",

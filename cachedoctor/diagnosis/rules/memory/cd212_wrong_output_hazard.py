@@ -48,11 +48,11 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     """Say what may be wrong, and that it is not a proof."""
     f = g.numbers
     if f["kind"] == "window":
-        claim = f"a checkpoint older than a change of the prompt was restored: its tokens {kit.n(f['from'])} to {kit.n(f['to'])} are no longer in the prompt, so the answer may be wrong, in {kit.times(g.count)}"
-        why = "The prompt had diverged from the slot's content inside the checkpoint's window, but the checkpoint was kept. These builds only drop checkpoints that begin too late, not checkpoints that end too late. The log cannot show whether the answer is wrong."
+        claim = f"in {kit.times(g.count)} a checkpoint older than a change of the prompt was restored: tokens {kit.n(f['from'])} to {kit.n(f['to'])} of the checkpoint are no longer in the prompt, so the answer may be wrong"
+        why = "The prompt had diverged from the slot's content inside the checkpoint's window, but the checkpoint was kept. These builds only drop checkpoints that begin after the divergence, not checkpoints that end after it. The log cannot show whether the answer is wrong."
         update = f"PR #20671 (in b{FIXED}, not in b8353) drops checkpoints of this kind."
     else:
-        claim = f"a slot file was restored over another conversation, and then a checkpoint of that conversation was used: the first {kit.n(f['to'])} tokens may belong to another prompt, in {kit.times(g.count)}"
+        claim = f"in {kit.times(g.count)} a slot file was restored over another conversation, and then a checkpoint of that conversation was used: the first {kit.n(f['to'])} tokens may belong to another prompt"
         why = f"The length of {kit.n(f['held'])} tokens shows that the restored content is not the slot's last conversation. In these builds, restoring a file does not clear the slot's checkpoints, so an old checkpoint was used for the new content. If both prompts are the same up to that point, nothing is wrong."
         update = (
             "b10068 and newer drop a slot's checkpoints with its content; b11549 restores the checkpoints in the file."
@@ -63,7 +63,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
             kit.Remedy("Until you update: before restoring a file, erase the slot and let it answer a short prompt.")
         )
     alike = kit.RuledOut(
-        "prompts-alike", f"not excluded: both prompts are the same up to token {kit.n(f['to'])}; then nothing is wrong"
+        "prompts-alike", f"not excluded: if both prompts are the same up to token {kit.n(f['to'])}, nothing is wrong"
     )
     return kit.FindingText(claim, why, remedies, [alike], ["https://github.com/ggml-org/llama.cpp/pull/20671"])
 

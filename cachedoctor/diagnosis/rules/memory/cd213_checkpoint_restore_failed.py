@@ -37,7 +37,7 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
 
 
 _WHY = (
-    "The checkpoint passed the comparison, but its state could not be loaded: no free cells, a different size, or a corrupt state. "
+    "The server accepted the checkpoint, but could not load its state: no free cells, a different size, or a corrupt state. "
     "Up to b9093 the server then computes the whole prompt; from b9294 on the server process ends."
 )
 _SEE = ["https://github.com/ggml-org/llama.cpp/pull/15293"]
@@ -50,7 +50,7 @@ def _remedies(session: kit.Session) -> list[kit.Remedy]:
                 session,
                 server_options.KV_UNIFIED,
                 "",
-                "The slots share the memory, and another slot may hold the cells that this slot needs: give each slot its own part.",
+                "The slots share the KV cache, and another slot may hold the cells that this slot needs: give each slot its own share.",
                 off=True,
             )
         ]
@@ -63,7 +63,7 @@ def _remedies(session: kit.Session) -> list[kit.Remedy]:
             f"Update {session.program or 'llama.cpp'}, and if a restore fails again, report the failure with the size in the log line."
         ),
         kit.Remedy(
-            "A draft model or a quantised KV cache changes how states are saved and restored: try without them."
+            "Try without a draft model and without a quantised KV cache: both change how states are saved and restored."
         ),
     ]
 
@@ -75,7 +75,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
         _WHY,
         _remedies(g.session),
         [
-            kit.RuledOut("swa-threshold-misfire", "the checkpoint passed the comparison, but could not be restored"),
+            kit.RuledOut("swa-threshold-misfire", "the server accepted the checkpoint, but could not restore it"),
             kit.RuledOut("no-usable-checkpoint", "a usable checkpoint was found"),
         ],
         _SEE,

@@ -28,18 +28,18 @@ PROOF = kit.lines(
 
 
 _REMEDIES = (
-    kit.Remedy("A restart fixes the state: all slots are then empty."),
+    kit.Remedy("Restart the server to remove the mismatch: all slots are then empty."),
     kit.Remedy("If the mismatch happens again, report it with the lines before it, which show the slot's history."),
 )
 
 
 def _text(f: dict[str, Any], session: kit.Session, what: str, whose: str = "a slot") -> kit.FindingText:
-    places = "" if f["stored"] is None else f": it ends at position {kit.n(f['stored'])}"
+    places = "" if f["stored"] is None else f": the cache ends at position {kit.n(f['stored'])}"
     if places and f["batch"] is not None:
-        places += f", and the batch begins at {kit.n(f['batch'])}"
-    why = "The server counts a slot's tokens, and the memory keeps their positions. Here count and positions differ, for example because a restore or truncation did less than it reported. A batch that does not continue the memory is rejected."
+        places += f", but the batch begins at {kit.n(f['batch'])}"
+    why = "The server counts a slot's tokens, and the KV cache keeps their positions. Here count and positions differ, for example because a restore or truncation did less than it reported. A batch that does not start at the next position is rejected."
     return kit.FindingText(
-        f"the memory of {whose} does not match the server's count{places}: {what}",
+        f"the KV cache of {whose} does not match the server's count{places} ({what})",
         why,
         [advice.update(session, "all reported bugs of this kind are fixed."), *_REMEDIES],
         [kit.RuledOut("context-overflow", "the batch was rejected because of its positions, not its length")],

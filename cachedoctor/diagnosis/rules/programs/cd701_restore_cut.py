@@ -27,10 +27,10 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     worst = max(cut, key=lambda a: (a.prefix or 0) - (a.cached_tokens or 0))
     return [
         kit.finding(
-            f"{kit.times(len(cut))} matched more than was restored: {kit.n(lost)} tokens recomputed, up to {kit.n((worst.prefix or 0) - (worst.cached_tokens or 0))} at once",
-            f"The runner keeps a snapshot every {kit.n(_STRIDE)} tokens of a prompt, and goes back to the last snapshot before the divergence. The tokens in between are recomputed, once after every prompt that was computed in full.",
+            f"{kit.times(len(cut))} matched more tokens than were restored: {kit.n(lost)} tokens recomputed, up to {kit.n((worst.prefix or 0) - (worst.cached_tokens or 0))} at once",
+            f"The runner keeps a snapshot every {kit.n(_STRIDE)} tokens of a prompt, and goes back to the last snapshot before the divergence. The tokens in between are recomputed once, by the first prompt after one that was computed in full.",
             [
-                kit.Remedy("No setting of ollama 0.33.3 changes this; try a newer ollama."),
+                kit.Remedy("Try a newer ollama; no setting of ollama 0.33.3 changes this."),
                 kit.Remedy(
                     "Put changing text (a session id, a path, a date) at the end of the prompt, so the whole earlier prompt matches."
                 ),

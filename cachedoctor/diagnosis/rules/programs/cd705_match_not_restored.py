@@ -38,8 +38,8 @@ def _alone(session: kit.Session, said: kit.Incident) -> kit.SessionFinding:
     n, (why, remedy) = said.numbers, own_settings.back(session)
     of = f" of {kit.n(n['prompt'])}" if n["prompt"] else ""
     return kit.finding(
-        f"{session.program} could not continue from {kit.n(n['place'])}{of} tokens of a prompt that were in its cache{own_settings.reason(said)}; "
-        "these lines do not show any other reuse",
+        f"{session.program} had {kit.n(n['place'])}{of} tokens of a prompt in its cache but could not continue from there{own_settings.reason(said)}; "
+        "these lines do not show whether it reused a shorter part",
         why,
         [remedy],
         evidence=[(said.mark, "the common prefix")],

@@ -22,7 +22,7 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
                 )
             ],
             references=["https://github.com/Blaizzy/mlx-vlm/issues/1957"],
-            evidence=[(said.mark, "too fast for this count")],
+            evidence=[(said.mark, "too fast for cached_tokens=0")],
             severity="warning",
         )
     ]

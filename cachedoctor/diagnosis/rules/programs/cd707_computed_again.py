@@ -29,8 +29,10 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
                 *own_settings.room(session),
             ],
             ruled_out=[
-                kit.RuledOut("one-shot-prompts", "not excluded: prompts with nothing in common; then nothing is wrong"),
-                kit.RuledOut("prefix-diverges-early", "not excluded: the client changes the start of its prompts"),
+                kit.RuledOut(
+                    "one-shot-prompts", "not excluded: if the prompts have nothing in common, nothing is wrong"
+                ),
+                kit.RuledOut("prefix-diverges-early", "not excluded: the client may change the start of its prompts"),
             ],
             evidence=[(said.mark, "the request with the most computed tokens")],
             confidence="low",

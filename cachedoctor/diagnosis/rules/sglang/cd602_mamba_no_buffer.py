@@ -21,7 +21,7 @@ from cachedoctor.diagnosis.rules.measured.batch_periods import (
 )
 from cachedoctor.diagnosis.rules.sglang.option_advice import experiment, extra_buffer, needs_requests, needs_start
 
-_WHY = "A state cannot be truncated like a KV cache, so a prompt is only reused up to a position whose state was kept. With no_buffer, states are kept at the ends of prefill chunks, prompts and answers. A prompt may diverge elsewhere: after a shared system prompt, or if the template renders the last turn differently. The prompt then falls back to an earlier state, and usually there is no earlier state. A repeated prompt finds no state either, because its last token has to be computed."
+_WHY = "A state cannot be truncated like a KV cache, so a prompt is only reused up to a position whose state was kept. With no_buffer, states are kept at the ends of prefill chunks, prompts and answers. A prompt may diverge elsewhere: after a shared system prompt, or if the template renders the last turn differently. The prompt then needs an earlier state, and usually there is none. A repeated prompt finds no state either, because its last token has to be computed."
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:
@@ -56,7 +56,7 @@ def _note(session: kit.Session, period: kit.BatchPeriod, requests: WholeRequests
         [extra_buffer(session), *([] if proven else [experiment(session)])],
         ruled_out=[
             kit.RuledOut("radix-cache-off", "the log shows that the radix cache is on, or that tokens were reused"),
-            kit.RuledOut("mamba-state-pressure", "the running requests never used nearly all states"),
+            kit.RuledOut("mamba-state-pressure", "the running requests always left many states free"),
         ],
         references=[
             "https://github.com/sgl-project/sglang/issues/22935",

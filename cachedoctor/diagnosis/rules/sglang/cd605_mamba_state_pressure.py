@@ -6,7 +6,7 @@ from cachedoctor.diagnosis.rules import kit
 from cachedoctor.diagnosis.rules.measured.batch_periods import caching, marks, periods, pressed, reuse
 from cachedoctor.diagnosis.rules.sglang.option_advice import log_requests
 
-_WHY = "A hybrid model can only continue from a position whose state was kept, and states have their own pool. Each running request uses one to three states; the rest of the pool holds cached states, and the oldest states are evicted without a log line. The KV cache of such a prefix remains but cannot be used."
+_WHY = "A hybrid model can only continue from a position whose state was kept, and states have their own pool. Each running request uses one to three states; the rest of the pool holds cached states, and the oldest states are evicted without a log line. The KV cache of a prefix without a state remains but cannot be used."
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:

@@ -23,7 +23,7 @@ from cachedoctor.diagnosis.rules.sglang.option_advice import compare_bodies, nee
 COLD = 2
 """Requests that reused nothing after the first one: one may begin another conversation."""
 
-_WHY = "A prefill keeps one state: at its last multiple of 64 tokens, or where its prompt diverges from an earlier prompt. The first prompt with a shared beginning keeps its state in its own suffix. The second prompt finds no state, computes everything, and keeps a state where the two prompts diverge. Only later prompts that diverge at the same place reuse that state. The second prompt cannot reuse its own suffix, unless its answer is longer than --mamba-track-interval (256 tokens)."
+_WHY = "A prefill keeps one state: at its last multiple of 64 tokens, or where its prompt diverges from an earlier prompt. The first prompt with a shared beginning keeps its state in its own suffix. The second prompt finds no state, computes everything, and keeps a state where the two prompts diverge. Only later prompts that diverge at the same place reuse that state. The next turn cannot reuse the second prompt's suffix, unless the answer is longer than --mamba-track-interval (256 tokens)."
 _WHY_HICACHE = "A prefill keeps one state, at its last multiple of 64 tokens. Up to 0.5.16 the unified tree with --enable-hierarchical-cache keeps no state where prompts diverge. A shared beginning followed by different text is then never reused (PR 31181)."
 
 
@@ -67,10 +67,10 @@ def _note(session: kit.Session, period: kit.BatchPeriod, requests: WholeRequests
         ]
     return kit.finding(
         f"strategy {strategy(session)}: {requests.cold:,} of {requests.count:,} requests of {kit.n(requests.smallest)} to "
-        f"{kit.n(requests.largest)} tokens reused nothing, the other requests up to {kit.n(requests.most)} tokens; the prompts may share a beginning with different text after it",
+        f"{kit.n(requests.largest)} tokens reused nothing, the other requests reused up to {kit.n(requests.most)} tokens; the prompts may share a beginning, with different text after it",
         _WHY_HICACHE if forkless else _WHY,
         [*remedies, compare_bodies()],
-        ruled_out=[kit.RuledOut("mamba-state-pressure", "the running requests never used nearly all states")],
+        ruled_out=[kit.RuledOut("mamba-state-pressure", "the running requests always left many states free")],
         references=[
             "https://github.com/sgl-project/sglang/issues/22935",
             "https://github.com/sgl-project/sglang/pull/31181",

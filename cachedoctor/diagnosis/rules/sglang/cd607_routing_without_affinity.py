@@ -77,7 +77,8 @@ def _note(session: kit.Session, ranks: list[_Rank], alike: list[_Rank], reused: 
     sure = proven >= TWICE and excluded
     severity: kit.Severity = "warning" if sure else "note"
     confidence: kit.Confidence = "high" if sure else "medium"
-    each = ", ".join(f"{r.name} {r.cold:,} of {r.requests:,}" for r in ranks[:8])
+    counted = [f"{r.name} {r.cold:,} of {r.requests:,}" for r in ranks[:8]]
+    each = ", ".join([f"{counted[0]} prompts", *counted[1:]])
     more = f" and {len(ranks) - 8} more" if len(ranks) > 8 else ""
     proof = f"; {kit.n(proven)} logged prompts had been cached and were not reused" if proven else ""
     return kit.finding(
@@ -110,7 +111,7 @@ def _experiment(ranks: int) -> kit.Remedy:
 def _remedies(session: kit.Session) -> list[kit.Remedy]:
     out = [
         kit.Remedy(
-            "Put a router in front that sends each prompt to the server that has its beginning, with one server per rank: sglang_router with "
+            "Run one server per rank, and put a router in front that sends each prompt to the server that has its beginning cached: sglang_router with "
             "--policy cache_aware.",
         )
     ]

@@ -22,7 +22,7 @@ def extra_buffer(session: Session) -> Remedy:
         "backend that supports pages of 64 tokens."
     )
     if session.since("0.5.7") is False:
-        return Remedy(f"Use 0.5.14 or newer. {what} 0.5.7 is the first version that supports this strategy (PR 14792), which is the default from 0.5.14 on of Qwen3-Next, Qwen3.5 and most other hybrid models.")  # fmt: skip
+        return Remedy(f"Use 0.5.14 or newer. {what} 0.5.7 is the first version that supports this strategy (PR 14792), and from 0.5.14 on it is the default for Qwen3-Next, Qwen3.5 and most other hybrid models.")  # fmt: skip
     if session.since("0.5.14"):
         return Remedy(
             f"{what} On AMD this strategy needs 0.5.16 or newer (PR 30359).",
@@ -51,14 +51,16 @@ def experiment(session: Session, *, shared: bool = False) -> Remedy:
         session: the server.
         shared: the prompts are known to share their beginning, so that they are not the cause.
     """
-    blame = "something else in the request, or a router, separates them" if shared else "the prompts are the cause"
+    blame = (
+        "something else in the requests, or a router, separates the prompts" if shared else "the prompts are the cause"
+    )
     if strategy(session) == "no_buffer":
-        second = "one turn of a conversation, then the same with its answer and a new message (with no_buffer, the same request twice reuses nothing, whatever the cause; issue 21158)"
+        second = "one turn of a conversation, then the same turn with its answer and a new message (with no_buffer, a repeated request reuses nothing, whatever the cause; issue 21158)"
     else:
         second = "the same request, of a few thousand tokens, twice"
     return Remedy(
         f"To decide: start the server with --enable-cache-report and send {second}. If cached_tokens in the usage of the second "
-        f"response covers nearly the first prompt, the server is fine and {blame}.",
+        f"response covers nearly the whole first prompt, the server is fine and {blame}.",
         options=as_typed("--enable-cache-report"),
         purpose="look",
     )
@@ -73,7 +75,7 @@ def compare_bodies() -> Remedy:
 
 
 LOG_REQUESTS = "--log-requests --log-requests-level 2"
-"""Level 2 writes the begin of a prompt in all versions; up to 0.4.6 all of it."""
+"""Level 2 writes the beginning of a prompt in all versions; up to 0.4.6 the whole prompt."""
 
 
 def log_requests() -> Remedy:

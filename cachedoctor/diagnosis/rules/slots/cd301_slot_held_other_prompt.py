@@ -36,7 +36,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     )
     return kit.FindingText(
         f"another conversation had taken slot {r.slot}: {kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}",
-        f"The slot held {kit.n(r.held_tokens)} tokens of another conversation when this conversation came back with {kit.n(r.prompt_tokens)} tokens; its {kit.n(r.reference_tokens)} tokens were gone.",
+        f"The slot held {kit.n(r.held_tokens)} tokens of another conversation when this conversation continued with a prompt of {kit.n(r.prompt_tokens)} tokens; its own {kit.n(r.reference_tokens)} cached tokens were gone.",
         [advice.cache_ram(g.session), advice.more_slots(g.session)],
         out,
     )

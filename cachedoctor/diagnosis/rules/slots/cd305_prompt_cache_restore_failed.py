@@ -46,7 +46,7 @@ def alone(session: kit.Session) -> list[kit.SessionFinding]:
 def _text(session: kit.Session, claim: str) -> kit.FindingText:
     return kit.FindingText(
         claim,
-        "The saved state did not fit into the slot: no free cells, a wrong sequence, or a different size. If a restore fails, the slot is cleared.",
+        "The slot could not take the saved state: no free cells, another sequence number, or a different size. If a restore fails, the slot is cleared.",
         [
             advice.update(session, "several causes of failed restores have been fixed (PR #17078, issue 22756)."),
             advice.more_context(session, "Raise the context, so a saved prompt finds enough free cells.", pool=True),

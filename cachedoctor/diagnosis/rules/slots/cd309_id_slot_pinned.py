@@ -30,7 +30,7 @@ PROOF = kit.lines(
 def _why(session: kit.Session) -> str:
     if session.at_least(9873) is True:
         return "The RAM prompt cache did not restore the conversation either."
-    return "Up to b9713 the server takes a slot that the client chose without saving its prompt to the RAM cache."
+    return "Up to b9713, if the client chooses a slot, the server does not save that slot's prompt to the RAM cache."
 
 
 def say(g: kit.MatchGroup) -> kit.FindingText:
@@ -42,7 +42,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
         f"The slot held {kit.n(r.held_tokens)} tokens of another conversation, which the request overwrote. {_why(g.session)}",
         [
             kit.Remedy(
-                "In the client: remove id_slot so the server chooses, or give every conversation its own number (0 to "
+                "In the client: remove id_slot so the server chooses, or give every conversation its own slot number (0 to "
                 f"{(f['slots'] or 2) - 1})."
             )
         ],

@@ -41,8 +41,8 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     return kit.FindingText(
         "a conversation with the same beginning took the RAM copy of another conversation: "
         f"{kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}",
-        f"The {kit.n(r.reference_tokens)} tokens of this conversation were saved in main memory. The RAM cache gives a copy to any prompt that keeps a quarter "
-        f"of the copy, and then deletes the copy. When this conversation continued, only {kit.n(r.cached_tokens)} of its tokens were left.",
+        f"The {kit.n(r.reference_tokens)} tokens of this conversation were saved in main memory. The RAM cache gives a copy to any prompt that matches at least "
+        f"a quarter of the copy, and then deletes the copy. When this conversation continued, only {kit.n(r.cached_tokens)} of its tokens were left.",
         [
             advice.slots(
                 session,
@@ -56,7 +56,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
                 "history-rewritten",
                 "the texts show that this conversation kept its history"
                 if f["given"]
-                else "its prompt diverges from the copy it got at the place where the other conversation diverged from its own copy",
+                else "this prompt and the other conversation diverge from their RAM copies at the same token",
             ),
         ],
         ["https://github.com/ggml-org/llama.cpp/pull/16391"],

@@ -104,7 +104,7 @@ def _open(g: kit.MatchGroup) -> kit.FindingText:
     """Say what it may have cost, and what would tell."""
     f = g.numbers
     return kit.FindingText(
-        f"{f['those']} first prompts were computed at once, and a later prompt shares {kit.n(f['shared'])} tokens with one of these: up to "
+        f"the first prompts of {f['those']} conversations were computed at once, and a later prompt shares {kit.n(f['shared'])} tokens with one of these: up to "
         f"{kit.n(f['again'])} tokens computed more than once",
         "If all prompts begin alike, each computed the same beginning. This log does not show how the other prompts begin.",
         [
@@ -117,7 +117,7 @@ def _open(g: kit.MatchGroup) -> kit.FindingText:
         [
             _CONTENTION,
             kit.RuledOut(
-                "first-prompts", "not excluded: the other prompts began differently; then there is nothing to fix"
+                "first-prompts", "not excluded: if the other prompts began differently, there is nothing to fix"
             ),
         ],
     )
@@ -141,7 +141,7 @@ def sent_twice(session: kit.Session) -> list[kit.SessionFinding]:
         [
             kit.RuledOut(
                 "different-prompts",
-                "not excluded: prompts made from one template, as for parallel agents; then there is nothing to fix",
+                "not excluded: if the prompts are made from one template, as for parallel agents, there is nothing to fix",
             ),
             kit.RuledOut("several-answers", "a request for several answers (n) is counted once"),
         ],

@@ -37,7 +37,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
             ),
         ],
         [
-            kit.RuledOut("prefix-diverges-early", "the slot held nothing to compare a prompt with"),
+            kit.RuledOut("prefix-diverges-early", "the slot held nothing to compare the prompt with"),
             kit.RuledOut(
                 "slot-held-other-prompt", "the slot was emptied while idle, before another conversation took it"
             ),

@@ -90,7 +90,7 @@ def _remedies(session: kit.Session, hybrid: bool, short: bool, prompt: float) ->
         )
     if hybrid and session.since("0.26") is False:
         found.append(
-            kit.Remedy("Use vLLM 0.26 or newer, which can reuse shorter parts of prompts that repeat in full.")
+            kit.Remedy("Use vLLM 0.26 or newer, which can reuse less than a whole block if prompts repeat in full.")
         )
     elif hybrid:
         newer = "" if session.since("0.26") is True else " This option needs vLLM 0.26 or newer."

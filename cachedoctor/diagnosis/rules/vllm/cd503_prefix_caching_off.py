@@ -29,7 +29,11 @@ def _configured(session: kit.Session) -> kit.SessionFinding:
     logged = bool(lines)
     lines += _proof(session)
     cause = (
-        "by an argument" if by_flag else "by vLLM itself" if because is not None else "by default or by the platform"
+        "an argument switched prefix caching off"
+        if by_flag
+        else "vLLM itself switched prefix caching off"
+        if because is not None
+        else "prefix caching is off by default or on this platform"
     )
     why = (
         "After resolving all arguments, vLLM prints enable_prefix_caching=False."
@@ -37,7 +41,7 @@ def _configured(session: kit.Session) -> kit.SessionFinding:
         else "The /metrics dumps show that no prompt is looked up; with caching on, prompts would be looked up."
     )
     return kit.finding(
-        f"prefix caching is off, {cause}: every prompt is computed in full{_spent(session)}",
+        f"{cause}: every prompt is computed in full{_spent(session)}",
         why + (" Caching is normally off for a model that makes embeddings or scores." if pooling else ""),
         _remedies(by_flag, because is not None, pooling),
         ruled_out=[kit.RuledOut("prefix-not-shared", "with caching off, shared beginnings make no difference")],

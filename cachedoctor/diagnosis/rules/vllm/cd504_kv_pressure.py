@@ -69,7 +69,7 @@ def _note(session: kit.Session, flow: KvFlow, size: kit.Setting, shared: bool) -
     )
     seen = " /metrics counts evicted blocks, but not whether they were needed again." if evicted else ""
     return kit.finding(
-        f"about {kit.n(flow.written)} tokens went through a KV cache of {kit.n(size.value)}, {flow.written / size.value:.1f} times its size, and "
+        f"about {kit.n(flow.written)} tokens went through a KV cache of {kit.n(size.value)} tokens ({flow.written / size.value:.1f} times its size), and "
         f"{flow.share}: {cause}",
         "Unused blocks stay in the cache until room is needed, and the oldest blocks are evicted first. The usage in the log counts running "
         "requests only, so a low value does not exclude evictions."
@@ -86,7 +86,7 @@ def _note(session: kit.Session, flow: KvFlow, size: kit.Setting, shared: bool) -
         ],
         ruled_out=[]
         if shared
-        else [kit.RuledOut("prefix-not-shared", f"not excluded: prompts that share hardly any text; {flow.share}")],
+        else [kit.RuledOut("prefix-not-shared", f"not excluded: the prompts may share hardly any text; {flow.share}")],
         evidence=[*kit.said_by(size, f"the cache holds {kit.n(size.value)} tokens"), *flow.evidence],
         severity="warning" if shared else "note",
         confidence="high" if shared and evicted else "medium" if shared or evicted else "low",
@@ -118,7 +118,7 @@ def _remedies(session: kit.Session) -> list[kit.Remedy]:
     return [
         *found,
         kit.Remedy(
-            "Keep evicted blocks in main memory (GiB; 0.11.1 and newer), or serve fewer conversations at once.",
+            "Keep evicted blocks in main memory (size in GiB; 0.11.1 and newer), or serve fewer conversations at once.",
             options=kit.as_typed("--kv-offloading-size 32"),
         ),
     ]

@@ -74,7 +74,7 @@ def _faults(session: kit.Session, rated: list[kit.SamplePeriod]) -> Iterator[tup
     if session.since("0.27") is False:
         yield (
             "retries",
-            f"the hit rate of this version may be too high: up to {kit.n(waiting)} requests waited, and each is counted again at every attempt",
+            f"the hit rate of this version may be too high: up to {kit.n(waiting)} requests waited, and each is counted again at every attempt to schedule it",
             "Up to 0.26 a look-up counts at every attempt to schedule a waiting request, not once when it is admitted.",
         )
 

@@ -15,7 +15,7 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
         return []
     source = next((c.path for c in session.counters if c.preemptions), None)
     size = session.settings.get("kv_tokens")
-    lines = kit.said_by(logged, "a request loses its memory; the line ends with the count")
+    lines = kit.said_by(logged, "a request loses its memory; the line ends with the preemption count")
     lines += kit.said_by(size, f"the cache holds {kit.n(size.value)} tokens" if size else "")
     where = f", as {source} counts" if source else ""
     return [
@@ -37,7 +37,7 @@ def _needs(session: kit.Session) -> tuple[str, str] | None:
     if session.counters or "preemptions" in session.settings or "stats_v0" in session.seen:
         return None  # the V0 engine warns of the first one, and of every fiftieth
     return (
-        "up to 0.33 the log never shows preempted requests",
+        "vLLM up to 0.33 never logs preempted requests",
         "give dumps of /metrics\ncachedoctor analyze vllm.log --metrics before.txt --metrics after.txt",
     )
 

@@ -55,7 +55,7 @@ def _some(session: kit.Session) -> list[kit.SessionFinding]:
     """Say it where /metrics or responses show that some requests reuse, and others compute nearly all of their prompt."""
     for groups, path in kv_flow.groups(session):
         words = kit.FindingText(
-            f"{kit.n(groups.low)} requests computed at most {kit.n(groups.low_most)} tokens of their prompt, and {kit.n(groups.high)} requests at least {kit.n(groups.high_least)}, nearly the whole prompt: either some clients reuse and others do not, or many conversations are new ({path})",
+            f"{kit.n(groups.low)} requests computed at most {kit.n(groups.low_most)} tokens of their prompt, and {kit.n(groups.high)} requests computed at least {kit.n(groups.high_least)}, nearly the whole prompt ({path}): either some clients reuse prompts and others do not, or many conversations are new",
             "The hit rate is the average of both groups and hides the difference. The first request of a conversation has nothing to reuse. A client with all its requests in the second group changes the beginning of its prompts, or sends unrelated prompts.",
             rolling.experiment()[1:],
         )
@@ -86,8 +86,8 @@ def _average(session: kit.Session, stretch: TrafficStretch, computed: int, reque
         [*([] if session.counters else [_HISTOGRAMS]), *rolling.experiment()[1:]],
         [
             *_ruled_out(session, stretch, rolling.block(session)),
-            kit.RuledOut("changed-beginning", "not excluded: some of the clients change the beginning of their prompts"),
-            kit.RuledOut("new-text", "not excluded: new conversations and long new turns; then there is nothing to fix"),
+            kit.RuledOut("changed-beginning", "not excluded: some of the clients may change the beginning of their prompts"),
+            kit.RuledOut("new-text", "not excluded: if these are new conversations and long new turns, there is nothing to fix"),
         ],
     )  # fmt: skip
     return kit.SessionFinding(words, "part", stretch.evidence, "note", "low", unless=shared_beginnings.CODES)
@@ -153,7 +153,7 @@ def _note(session: kit.Session, stretch: TrafficStretch, size: int | None) -> ki
         *([] if fits else ["they were evicted before they were needed again"]),
     ]
     words = kit.FindingText(
-        f"{length} reused {little}{', although prefix caching is on' if on else ''}: {', or '.join(causes)}; the log cannot show which ({stretch.said})",
+        f"{length} reused {little}{', although prefix caching is on' if on else ''} ({stretch.said}): {', or '.join(causes)}; the log cannot show which",
         "If the prompts are unrelated, they share nothing, and there is nothing to fix. A client that changes the beginning of every prompt (a time, a counter, a "
         "new tool list) looks the same. A cache salt, a LoRA adapter, another image, and a router that spreads requests look the same as well; the log shows none of these."
         + _more(session, stretch, size, fits),
