@@ -25,8 +25,8 @@ def redact(
     """Write a copy of a log that is safe to publish; analyze gives the same result for it.
 
     Prompts, bodies, paths, hosts, addresses, keys and model names become placeholders like <path-1>; the same
-    value always gets the same placeholder. The server's own words, numbers, clock times and line numbers stay. A line that
-    is not a known message of llama-server, vLLM or SGLang becomes <line>.
+    value always gets the same placeholder. The server's own words, numbers, clock times and line numbers stay. A
+    line that is not a known message of llama-server, vLLM or SGLang becomes <line>.
 
     Exit status: 0 written; 2 wrong usage or an unreadable input; 3 nothing in the input was recognised (written
     anyway); 130 interrupted (FILE is not written).

@@ -50,8 +50,9 @@ def _more_room(session: Session) -> Remedy:
     if not known.options:
         return _one_alone(session)
     return Remedy(
-        "Start the server with a larger RAM prompt cache. If prompts are then reused, other conversations had taken the "
-        "slots, and the larger cache is also the fix; if reuse stays low, a client changes the start of its prompts.",
+        "Start the server with a larger RAM prompt cache. If prompts are then reused, other conversations had taken "
+        "the slots, and the larger cache is also the fix; if reuse stays low, a client changes the start of its "
+        "prompts.",
         options=known.options,
         purpose="look",
     )

@@ -121,7 +121,7 @@ KINDS: tuple[Kind, ...] = (
     ),
     Kind(
         "its own slot",
-        "the slot held the previous turn, but did not count as similar",
+        "the slot held the previous turn, but was not similar enough to be chosen",
         {"head": 15.4, "slots": 0.1, "nocache": 0.6, "checkpoint": 0.4, "none": 1.7},
     ),
     Kind("empty slot", "an empty slot was taken", {"none": 12.1}),

@@ -132,7 +132,7 @@ def more_slots(session: Session, wanted: int = 0) -> Remedy:
             session,
             server_options.SIMILARITY,
             "0.5",
-            f"{has} slots are enough for the {seen} conversations here, but one conversation got the slot of another conversation that starts the same way. "
+            f"Raise the similarity that a slot needs: {has} slots are enough for the {seen} conversations here, but one conversation got the slot of another conversation that starts the same way. "
             "A prompt whose match is below this share then takes the least recently used slot.",
         )
     count = max(seen, has + 1) if seen else max(4, has + 1)
@@ -239,8 +239,8 @@ def cache_ram(session: Session) -> Remedy:
     mib, why = _needed_mib(session)
     if session.setting("mmproj") is True and session.at_least(7965) is False:
         return Remedy(
-            "Up to b7964 the RAM prompt cache is not used while a multimodal projector is loaded. From b8156 on, "
-            f"--cache-ram {mib} keeps a RAM copy of prompts that lose their slot. {why}"
+            f"Update to b8156 or newer, where --cache-ram {mib} keeps a RAM copy of prompts that lose their slot. Up to "
+            f"b7964 the RAM prompt cache is not used while a multimodal projector is loaded. {why}"
         )
     return option(
         session,

@@ -149,7 +149,8 @@ class BlockReplay:
         raise CacheDoctorError(
             f"the replay does not reproduce the {'log' if sums else 'responses'}: "
             f"the replay reuses {fit.replay_reused_tokens:,} tokens, the server "
-            f"{fit.server_reused_tokens:,}; the difference is {share:.1f} % of the prompt tokens (more than {100 * most:.0f} %)",
+            f"{fit.server_reused_tokens:,}; the difference is {share:.1f} % of the prompt tokens "
+            f"(more than {100 * most:.0f} %)",
             self._hint(), REFUSED,
         )  # fmt: skip
 

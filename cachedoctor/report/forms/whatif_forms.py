@@ -64,8 +64,8 @@ def fit_words(found: ReplayFit | None) -> str:
     if not found.requests:
         return (
             f"the replay reuses {count(found.replay_reused_tokens, 'token')} in all, the server "
-            f"{number(found.server_reused_tokens)} (totals of the log): an error of {off} of the prompt tokens; reuse of "
-            "single requests is unknown (--responses adds it)"
+            f"{number(found.server_reused_tokens)} (totals of the log): an error of {off} of the prompt tokens; reuse "
+            "of single requests is unknown (--responses adds it)"
         )
     return (
         f"{found.equal:,} of {count(found.requests, 'request')} have the same reuse; the replay reuses "

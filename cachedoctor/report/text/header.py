@@ -269,7 +269,7 @@ def traffic(totals: Totals, charged: int = 0) -> list[tuple[str, str]]:
     ]
     if totals.avoidable_tokens:
         time = f", {duration(totals.avoidable_ms)}" if totals.avoidable_ms else ""
-        once = "; findings overlap; each token counts once" if charged > totals.avoidable_tokens else ""
+        once = "; findings overlap, but each token is counted once" if charged > totals.avoidable_tokens else ""
         rows.append(("avoidable", _share(totals.avoidable_tokens, totals.prompt_tokens) + time + once))
     return rows
 

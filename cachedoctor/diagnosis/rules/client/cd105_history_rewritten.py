@@ -215,7 +215,7 @@ def _of_head(place: str | None) -> bool:
     return (place or "").startswith(("messages[0]", "input[0]", "system", "instructions"))
 
 
-_CHOICE = {"lcp": "share of the slot's content that was kept", "lru": "the slot unused for longest was chosen"}
+_CHOICE = {"lcp": "share of the slot's content that was kept", "lru": "the least recently used slot was chosen"}
 """What the line of the slot choice shows, by what it was chosen for."""
 
 

@@ -36,7 +36,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
             [
                 _RARELY,
                 kit.Remedy(
-                    "With full-attention models, --cache-reuse N can shift the later part; hybrid, recurrent and sliding-window models cannot."
+                    "Or try --cache-reuse N, which can shift the later part with full-attention models, but not with hybrid, recurrent or sliding-window models."
                 ),
             ],
         ),

@@ -137,7 +137,7 @@ def alone(session: kit.Session) -> list[kit.SessionFinding]:
     if said is None:
         return []
     words = kit.FindingText(
-        f"a slot that held {kit.n(said.numbers['tokens'])} tokens was emptied for the next request: {kit.times(said.count)}",
+        f"a slot that held {kit.n(said.numbers['tokens'])} tokens was emptied for the next request ({kit.times(said.count)})",
         'The request did not turn the cache on. With "cache_prompt": true this server prints "in cache: N tokens" first, and these builds do not use '
         "the cache by default.",
         [

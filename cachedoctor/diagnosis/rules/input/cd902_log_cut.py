@@ -13,7 +13,7 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
 PROOF = kit.lines(("start", "the request's first line in the log"))
 
 
-_MIXED = " Requests go on after the next one has begun on their slot, which only another server does: no finding is sure here. Give the log of each server alone."
+_MIXED = " Some requests continue after the next request on their slot has begun, so these lines come from several servers: no finding is sure here. Give the log of each server alone."
 
 
 def _left_of_it(r: kit.Request) -> str:

@@ -42,14 +42,14 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     stopped = kit.RuledOut(
         "answer-at-full-context", "not excluded: if an answer stopped because the context was full, nothing was lost"
     )
-    return _text(g.session, g.numbers["limit"], f"{kit.times(g.count)}{cost}", alike=[] if printed else [stopped])
+    return _text(g.session, g.numbers["limit"], f"in {kit.times(g.count)}{cost}", alike=[] if printed else [stopped])
 
 
 def _stopped(g: kit.MatchGroup) -> kit.FindingText:
     """Say that an answer ended for lack of room: nothing was shifted, and nothing of the cache is lost."""
     size = g.numbers["full"]
     return kit.FindingText(
-        f"the answer stopped at a full context of {kit.n(size)} tokens: {kit.times(g.count)}",
+        f"the answer stopped at a full context of {kit.n(size)} tokens in {kit.times(g.count)}",
         "The server prints truncated = 1 for a full context, and also for a context shift, which has its own line. The slot keeps its content.",
         [
             advice.more_context(
@@ -90,7 +90,7 @@ def _text(
         )
     ]
     return kit.FindingText(
-        f"the context{size} was full and was shifted: {what}",
+        f"the context{size} was full and was shifted {what}",
         "A context shift keeps the start of the prompt and drops the older half of the rest. The next prompt still contains the dropped half, so it no longer matches.",
         [
             advice.more_context(

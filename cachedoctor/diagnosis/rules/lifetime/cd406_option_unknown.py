@@ -119,7 +119,7 @@ def _refused(session: kit.Session, written: str, line: kit.Mark) -> kit.SessionF
     )
     said = kit.FindingText(
         f"the server did not start: it does not know {written}",
-        "The server exits at an unknown option; a service manager then restarts it again and again.",
+        "The server exits if it does not know an option; a service manager then restarts it repeatedly.",
         [remedy],
     )
     return kit.SessionFinding(said, f"refused {written}", [(line, "the option that was rejected")])

@@ -57,7 +57,7 @@ def _remedies(session: kit.Session) -> list[kit.Remedy]:
     )
     has = f" The limit is {kit.n(limit)} MiB now." if isinstance(limit, int) and limit > 0 else ""
     own = session.engine in ("llama.cpp", "ollama")
-    ram = f"Lower the RAM prompt cache ({name}; 8,192 MiB by default): saving a prompt needs memory for a second copy.{has}"
+    ram = f"Lower the limit of the RAM prompt cache ({name}; 8,192 MiB by default): saving a prompt needs memory for a second copy.{has}"
     return [
         *([kit.Remedy(ram)] if own else []),
         kit.Remedy("Use a smaller model or quantisation, a smaller context, or fewer slots; or close other programs."),

@@ -6,17 +6,17 @@ from cachedoctor.diagnosis.rules import kit
 
 _ROOM = {
     "omlx": "If earlier conversations continue, give oMLX more cache: --hot-cache-max-size in memory, or --paged-ssd-cache-dir and --paged-ssd-cache-max-size on disk.",
-    "ds4": "ds4-server keeps one conversation in memory, and any other conversation replaces it. --kv-disk-dir FOLDER saves the replaced conversation, up to --kv-disk-space-mb.",
+    "ds4": "Set --kv-disk-dir FOLDER, which saves a conversation that another one replaces, up to --kv-disk-space-mb. ds4-server keeps only one conversation in memory.",
     "vllm-mlx": "If earlier conversations continue, give the cache more memory: --cache-memory-mb.",
-    "koboldcpp": "KoboldCpp keeps one conversation. In newer versions --smartcache N keeps N more conversations in memory and restores them. --noshift and "
-    "--nofastforward disable reuse.",
-    "ollama": "An ollama runner keeps OLLAMA_NUM_PARALLEL conversations (1 by default), each with its own context. More conversations need more memory.",
-    "lmstudio": "LM Studio has no setting for the number of conversations that this engine keeps in memory. Newer versions of LM Studio's llama.cpp engine keep more conversations.",
+    "koboldcpp": "With newer versions of KoboldCpp, set --smartcache N, which keeps N more conversations in memory and restores them; by default KoboldCpp keeps one. "
+    "--noshift and --nofastforward disable reuse.",
+    "ollama": "Raise OLLAMA_NUM_PARALLEL (1 by default): an ollama runner keeps so many conversations, each with its own context. More conversations need more memory.",
+    "lmstudio": "Try a newer version of LM Studio, whose llama.cpp engine keeps more conversations in memory. This engine has no setting for their number.",
     "lmstudio-mlx": "LM Studio has no setting for the cache of its MLX engine.",
-    "llama-cpp-python": "llama-cpp-python keeps one conversation. The llama-cpp-python server keeps more with --cache true and --cache_size BYTES, a program with llm.set_cache(LlamaRAMCache(capacity_bytes=...)).",
-    "tabbyapi": "TabbyAPI shares one cache among all conversations. Raise cache_size in config.yml, in tokens: a multiple of 256, at least max_seq_len.",
-    "ik_llama.cpp": "With --cache-ram N (MiB), ik_llama.cpp saves conversations that lose their slot in main memory.",
-    "mlx-vlm": "Prefix reuse is off unless APC_ENABLED=1 is set in the server's environment. APC_NUM_BLOCKS sets the cache size (default 2048 blocks of 16 tokens).",
+    "llama-cpp-python": "Start the llama-cpp-python server with --cache true and --cache_size BYTES, or call llm.set_cache(LlamaRAMCache(capacity_bytes=...)) in a program. Without a cache llama-cpp-python keeps one conversation.",
+    "tabbyapi": "Raise cache_size in config.yml, in tokens (a multiple of 256, at least max_seq_len). TabbyAPI shares one cache among all conversations.",
+    "ik_llama.cpp": "Start ik_llama.cpp with --cache-ram N (MiB), which saves conversations that lose their slot in main memory.",
+    "mlx-vlm": "Set APC_ENABLED=1 in the server's environment: prefix reuse is off without it. APC_NUM_BLOCKS sets the cache size (default 2048 blocks of 16 tokens).",
 }
 BACK = {
     "omlx": (

@@ -103,7 +103,7 @@ def remedy(session: kit.Session, cured_by: int | None, *, windowed: bool, held: 
     name = session.program or "llama.cpp (b8929 or newer)"
     update = "" if session.at_least(8929) is True else f"update {name} and "
     keep = f"{update}keep the whole cache of the sliding-window layers. The model then needs as much memory as a full-attention model."
-    refuses = "empties the memory" if held else "rejects it"
+    refuses = "empties the memory" if held else "rejects this checkpoint"
     return advice.option(
         session, server_options.SWA_FULL, "", f"Even the newest known build (b{NEWEST}) {refuses}. Instead, {keep}"
     )

@@ -19,7 +19,7 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     )
     return [
         kit.finding(
-            f"{first}: {kit.n(said.count)} {'line' if said.count == 1 else 'lines'} in this log",
+            f"{first} ({kit.n(said.count)} {'line' if said.count == 1 else 'lines'} in this log)",
             "The runner keeps snapshots of prompts in memory and drops the least used ones when memory is full. A prompt that continues a dropped prompt is recomputed.",
             [
                 kit.Remedy(

@@ -24,7 +24,7 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
             [
                 remedy,
                 kit.Remedy(
-                    "A client that only appends is not affected, because its next prompt begins with everything that was stored."
+                    "In the client: keep the history append-only, so the next prompt begins with everything that was stored."
                 ),
             ],
             evidence=[(said.mark, "the common prefix")],

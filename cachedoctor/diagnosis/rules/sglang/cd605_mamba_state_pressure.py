@@ -84,7 +84,9 @@ def _remedies(session: kit.Session) -> list[kit.Remedy]:
         )
     if session.since("0.5.16") is not True:
         out.append(
-            kit.Remedy("0.5.16 or newer evicts states in a better order: paused conversations lose less (PR 31643).")
+            kit.Remedy(
+                "Or use 0.5.16 or newer, which evicts states in a better order: paused conversations lose less (PR 31643)."
+            )
         )
     out.append(kit.Remedy("Or run fewer requests at once: a smaller --max-running-requests."))
     return out

@@ -27,7 +27,7 @@ def alone(session: kit.Session) -> list[kit.SessionFinding]:
     if said is not None:
         size = said.numbers.get("size")
         mib = "" if size is None else f" of {size / 2**20:,.1f} MiB"
-        words = _text(session, f"a prompt{mib} in the RAM cache could not be restored: it is recomputed")
+        words = _text(session, f"a prompt{mib} in the RAM cache could not be restored and is recomputed")
         return [kit.SessionFinding(words, "", [(said.mark, "the restore that failed")], "error")]
     if library is None or not kit.unfinished(session):
         return []

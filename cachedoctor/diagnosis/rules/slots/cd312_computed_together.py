@@ -110,7 +110,7 @@ def _open(g: kit.MatchGroup) -> kit.FindingText:
         [
             _ONE_FIRST,
             kit.Remedy(
-                "The request bodies show whether the prompts begin alike.",
+                "Pass the request bodies, which show whether the prompts begin alike.",
                 _BODIES,
             ),
         ],
@@ -135,7 +135,7 @@ def sent_twice(session: kit.Session) -> list[kit.SessionFinding]:
         "tokens computed twice",
         "A request may be sent again before the first answer: after a timeout, in two attempts at once, or by two instances of a program. The second request gets another slot and is recomputed, because a slot cannot use tokens that another slot is computing. The log does not show that these prompts are the same, but different prompts rarely have the same length again and again.",
         [
-            kit.Remedy("The request bodies show whether the prompts are the same.", _BODIES),
+            kit.Remedy("Pass the request bodies, which show whether the prompts are the same.", _BODIES),
             kit.Remedy(f"If they are: {_WAIT.text[0].lower()}{_WAIT.text[1:]}"),
         ],
         [

@@ -54,14 +54,12 @@ def _configured(session: kit.Session) -> kit.SessionFinding:
 def _remedies(by_flag: bool, because: bool, pooling: bool) -> list[kit.Remedy]:
     if because:
         return [
-            kit.Remedy(
-                "The line shows what prevents prefix caching. Caching works without that option or with another backend."
-            )
+            kit.Remedy("Remove the option, or change the backend, that the line names: it prevents prefix caching.")
         ]
     if pooling:
         return [
             kit.Remedy(
-                "Models with causal attention that pool the last token can reuse prefixes if caching is enabled; other models cannot.",
+                "Enable prefix caching if the model has causal attention and pools the last token; other models cannot reuse prefixes.",
                 options=kit.as_typed("--enable-prefix-caching"),
             )
         ]

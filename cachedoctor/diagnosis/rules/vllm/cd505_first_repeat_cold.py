@@ -59,10 +59,10 @@ def _remedies(dropped: bool) -> list[kit.Remedy]:
         ]
     return [
         kit.Remedy(
-            "Up to 0.28 states are kept only at the ends of chunks and prompts: smaller chunks keep more states but cost speed.",
+            "Use smaller chunks, which keep more states but cost speed: up to 0.28 states are kept only at the ends of chunks and prompts.",
             options=kit.as_typed("--max-num-batched-tokens 2048"),
         ),
-        kit.Remedy("From 0.29 on, states where prompts diverge are kept as well."),
+        kit.Remedy("Or use 0.29 or newer, which also keeps states where prompts diverge."),
     ]
 
 

@@ -31,7 +31,7 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
 
 
 _METRICS = kit.Remedy(
-    "The counters of /metrics exist anyway: fetch /metrics before and after some traffic.",
+    "Fetch /metrics before and after some traffic: its counters exist even without the statistics lines.",
     [
         "curl -s http://localhost:8000/metrics > before.txt",
         "cachedoctor analyze vllm.log --metrics before.txt --metrics after.txt",
@@ -44,7 +44,7 @@ def _several(session: kit.Session) -> kit.SessionFinding:
     lines = kit.said_by(session.settings["stats_off"], "statistics are switched off")
     lines += kit.said_by(session.settings.get("data_parallel"), "several engines start several API servers")
     fix = kit.Remedy(
-        "One API server prints a line for every engine.",
+        "Start one API server, which prints a line for every engine.",
         options=kit.as_typed("--api-server-count 1"),
     )
     why = "more than one API server runs, and each counts only its own requests"

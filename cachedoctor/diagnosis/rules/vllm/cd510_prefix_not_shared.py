@@ -94,7 +94,7 @@ def _average(session: kit.Session, stretch: TrafficStretch, computed: int, reque
 
 
 _HISTOGRAMS = kit.Remedy(
-    "The histograms in /metrics are on by default and show whether some requests reuse and others do not.",
+    "Fetch /metrics, whose histograms are on by default and show whether some requests reuse and others do not.",
     ["curl -s http://localhost:8000/metrics > metrics.txt", "cachedoctor analyze vllm.log --metrics metrics.txt"],
     purpose="look",
 )
