@@ -50,7 +50,7 @@ FIELDS: dict[str, Field] = {
     "engine_ready.more": F("", "duration, and of which steps"),
     "architecture": F("", "architecture of the model, a class name"),
     "max_model_len": F("tokens", "longest request, prompt and answer together"),
-    "max_batched_tokens": F("tokens", "most tokens that one step computes, of all requests together: the longest chunk of a prompt"),
+    "max_batched_tokens": F("tokens", "maximum number of tokens that one step computes, of all requests together: the longest chunk of a prompt"),
     # sizes of blocks
     "attention_block": F("tokens", "block of the attention layers; a shorter common prefix is not reused"),
     "multiple": F("tokens", "the block size must be a multiple of this"),

@@ -80,8 +80,8 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     if session.at_least(10809) is True:
         remedies.append(
             kit.Remedy(
-                "This build keeps reasoning by default if the chat template supports it: remove --no-reasoning-preserve if it is set, and "
-                "check chat_template_caps.supports_preserve_reasoning in /props. Kept reasoning uses context."
+                "Remove --no-reasoning-preserve if it is set, and check chat_template_caps.supports_preserve_reasoning in /props: this build keeps "
+                "reasoning by default if the chat template supports it. Kept reasoning uses context."
             )
         )
     elif name_for(server_options.REASONING, low, high):

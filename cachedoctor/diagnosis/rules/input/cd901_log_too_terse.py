@@ -132,7 +132,7 @@ def _slot(s: kit.RuleContext) -> list[kit.RuledOut]:
     held = (
         f"only lengths show that the slot held this conversation's {kit.n(r.reference_tokens)} tokens"
         if s.own_slot
-        else _holds(r) or "the slot was empty, and the fate of the last prompt is unknown"
+        else _holds(r) or "the slot was empty, and what happened to the last prompt is unknown"
     )
     return [kit.RuledOut("slot-held-other-prompt", f"not excluded: {held}")]
 

@@ -8,7 +8,7 @@ from cachedoctor.diagnosis.rules.kit import FindingText, SessionFinding, n, said
 from cachedoctor.diagnosis.rules.measured.shared_beginnings import CHANGES, WORTH
 from cachedoctor.model import KvEvents, Remedy, RuledOut, SamplePeriod, Session
 
-_CHANGED = "A block is identified by its tokens and by everything before it. These blocks repeat the tokens of earlier blocks, but the text before these tokens changed: a date, an id, the tool list or a rewritten turn. Text that did not move by whole blocks is not counted, so more text may be affected."
+_CHANGED = "A block is identified by its tokens and by everything before it. These blocks repeat the tokens of earlier blocks, but the text before these tokens changed: a date, an id, the tool list or a rewritten turn. Text that shifted by a fraction of a block is not counted, so more text may be affected."
 _PUSHED = "The events show each block that leaves the cache. These blocks were stored, evicted to make room, and stored again: the client's text had not changed."
 
 _MOST = 0.7
@@ -42,7 +42,7 @@ def pushed_out(session: Session, remedies: Callable[[], list[Remedy]]) -> Sessio
     others = (
         []
         if events.changed
-        else [RuledOut("prefix-not-shared", "KV events: no block came back after a different beginning")]
+        else [RuledOut("prefix-not-shared", "KV events: no block was stored again after a different beginning")]
     )
     size = said_by(session.settings.get("kv_tokens"), "the size of the cache")
     return SessionFinding(

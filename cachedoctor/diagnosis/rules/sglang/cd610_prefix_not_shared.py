@@ -145,7 +145,7 @@ def _eviction(session: kit.Session, requests: WholeRequests) -> str:
     pool = capacity(session)
     if pool is None:
         return "an eviction, since the size of the pool is not in the log"
-    return f"an eviction, if more than {max(pool // requests.largest, 1):,} conversations of this length alternate in {kit.n(pool)} tokens"
+    return f"an eviction, if more than {max(pool // requests.largest, 1):,} conversations of this length alternate in a pool of {kit.n(pool)} tokens"
 
 
 def _room(session: kit.Session) -> str:

@@ -112,8 +112,8 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
         f"sessions that share their first {kit.n(f['lcp'])} tokens take slot {r.slot} from each other: "
         f"{kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}",
         f"The server chose the slot because the beginning is the same ({kit.n(f['lcp'])} of {kit.n(f['prompt'])} tokens), but the slot held another "
-        f"session; the {kit.n(f['reference'])} tokens of this session were overwritten. The RAM cache saves a prompt only if less than half of it "
-        "is kept.",
+        f"session; the {kit.n(f['reference'])} tokens of this session were overwritten. The RAM cache saves a slot's prompt only if the "
+        "new request keeps less than half of it.",
         _apart(g),
         [kit.RuledOut("history-rewritten", why_not)],
         ["https://github.com/ggml-org/llama.cpp/issues/22083"],
