@@ -34,7 +34,7 @@ def test_the_log_doctor_stands_apart_from_what_needs_a_server_or_many_logs() -> 
     shown = run("--help", COLUMNS="80").stdout.decode()
     rows = shown.splitlines()
     headings = [row for row in rows if row.endswith(":") and not row.startswith(" ")]
-    doctor, around = "The log doctor:", "For running servers and many logs (* needs an extra):"
+    doctor, around = "The log doctor:", "For running servers and many logs (* needs a pip extra):"
     assert headings == ["Options:", doctor, around]
     assert [row.split()[0] for row in rows[rows.index(doctor) :] if row.startswith("  ")] == list(NAMES)
     assert {row.split()[0] for row in rows if row.endswith(" *")} == {"proxy", "fleet", "exporter"}

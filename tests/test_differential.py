@@ -172,7 +172,9 @@ def test_two_candidates_that_are_nearly_equal_are_called_so() -> None:
     found = undecided("days/dense-eight_auto_ram_small-b11549-default")
     first, second = [one for one in found.still_possible if one.likelihood is not None][:2]
     assert 0 <= (first.likelihood or 0.0) - (second.likelihood or 0.0) <= 0.1
-    assert all("as likely as the other" in one.why for one in (first, second))
+    assert f"not clearly more likely than {second.name};" in first.why
+    assert f"not clearly less likely than {first.name};" in second.why
+    assert all("not clearly" not in one.why for one in found.still_possible if one not in (first, second))
 
 
 def test_every_format_shows_the_likelihoods() -> None:

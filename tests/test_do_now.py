@@ -16,6 +16,7 @@ from test_text_report import finding
 sys.path.insert(0, str(ROOT / "benchmarks"))
 import first_screen
 
+from cachedoctor.diagnosis.rules.measured import own_settings
 from cachedoctor.doctor.fixing.fixes import StartInfo, fixes
 from cachedoctor.model import Cost, Finding, Launcher, OptionChange, Remedy, Report, RuledOut, Session, Totals
 from cachedoctor.redaction import sanitize
@@ -34,6 +35,28 @@ def rows(name: str, launcher: Launcher | None = None, width: int = 80) -> list[s
     return first_screen._page(
         sanitize.report(found) if launcher is None else first_screen.launched(found, launcher), width
     )
+
+
+ACTIONS = ("Give", "If", "Keep", "LM Studio has no", "Raise", "Set", "Start", "Try", "With")
+"""How what can be set in a program begins: with the action or its condition, or with what cannot be set."""
+
+
+def test_what_to_do_now_is_an_action() -> None:
+    assert rows("measured/koboldcpp-window.log")[-1].startswith("1 cause. Do now: Start without --useswa")
+    for words in (*own_settings._ROOM.values(), *(remedy for _, remedy in own_settings.BACK.values())):
+        assert words.startswith(ACTIONS), words
+
+
+@pytest.mark.parametrize(
+    ("checks", "words"),
+    [(1, "(it covers 2,422 tokens)"), (2, "(the lowest covers 2,422 tokens)")],
+    ids=["one", "two"],
+)
+def test_one_checkpoint_has_no_lowest_one(checks: int, words: str) -> None:
+    log = (FIXTURES / "days/hybrid-rag_shuffled-b9713-lv4/server.log").read_text()
+    row = next(row for row in log.splitlines(True) if "[2421, 2421] against 1071" in row)
+    why = next(f.why for f in report_of(log.replace(row, row * checks)).findings if f.code == "CD201")
+    assert words in why
 
 
 def test_bare_options_say_where_they_belong() -> None:

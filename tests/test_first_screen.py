@@ -54,7 +54,7 @@ def test_a_healthy_log_shows_that_the_cache_works() -> None:
     """12,536 prompt tokens, 8,998 reused: 3,538 were computed, all of them new."""
     rules = sum(len(list(RULES.glob(f"{family}/cd*_*.py"))) for family in OF_LLAMA)
     shown = " ".join(" ".join(rows("cases/healthy-dense-b6301/server.log")).split())
-    assert shown.startswith("cache works every request reused all it could; the 3,538 computed tokens were new text ")
+    assert shown.startswith("cache works every request reused all it could: 3,538 computed tokens were new text ")
     assert "slowest turn task 0: 875 ms = 869 ms prompt (2,715 tokens new, 3,124/s) + 5 ms reply (6 tokens)" in shown
     assert shown.endswith(f"No findings. {rules} rules checked 4 requests.")
 
@@ -81,13 +81,13 @@ def report_with(open_requests: int = 0, not_placed: int = 0, **tokens: int) -> R
 @pytest.mark.parametrize(
     ("of", "key", "words"),
     [
-        (report_with(reused=900, new=100), "cache works", "every request reused all it could; the 100 computed tokens"),
+        (report_with(reused=900, new=100), "cache works", "every request reused all it could: 100 computed tokens"),
         (
             report_with(reused=900, new=80, rounding=20),
             "cache works",
-            "80 computed tokens were new text, 20 were after the nearest reusable point",
+            "80 computed tokens were new text, and 20 others were after the nearest reusable point",
         ),
-        (report_with(new=100), "cache works", "no request had anything to reuse; the 100 computed tokens were new"),
+        (report_with(new=100), "cache works", "no request had anything to reuse: 100 computed tokens were new"),
         (report_with(reused=991, server=9), "cache works", "9 of 1,000 prompt tokens (0.9 %) were lost, too few for"),
         (report_with(reused=989, server=11), "no cause", "98.9 % reused, 1.1 % lost by the server"),
         (report_with(reused=500, undecided=500), "no cause", "50.0 % undecided"),
@@ -110,11 +110,11 @@ def test_the_cache_works_so_far_where_no_request_has_its_end() -> None:
     said = ReportView(report).healthy
     assert said is not None
     assert said.key == "so far"
-    assert said.words.endswith("; its end (and whether it failed) is not in this log")
+    assert said.words.endswith("; this log does not show the end of the request, or whether it failed")
     twice = begun + [line.replace("task 4 ", "task 9 ") for line in begun]
     several = ReportView(report_of("\n".join(twice) + "\n")).healthy
     assert several is not None
-    assert several.words.endswith("; the ends of all (and whether they failed) are not in this log")
+    assert several.words.endswith("; this log does not show the end of any request, or whether it failed")
 
 
 def finding(**changes: object) -> Finding:

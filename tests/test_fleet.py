@@ -696,4 +696,4 @@ def test_of_a_folder_with_subfolders_alone_it_is_said_what_reads_them(tmp_path: 
     (tmp_path / "pod" / "0.log").write_bytes(LOG)
     done = run("analyze", str(tmp_path))
     assert done.returncode == 2
-    one_line(done, "contains no log", "skips subfolders, cachedoctor fleet reads them")
+    one_line(done, "contains no log", "skips subfolders, but cachedoctor fleet reads them")

@@ -394,7 +394,7 @@ def test_the_sample_of_speeds_is_bounded_and_even() -> None:
 @pytest.mark.parametrize(
     ("prefix", "back", "said"),
     [
-        (50, None, "All its 2 checkpoints end after the place where the prompts diverge (50 tokens)"),
+        (50, None, "Both its checkpoints end after the point where the prompts diverge (50 tokens)"),
         (150, None, "A checkpoint at position 99 is inside the common prefix, but the server did not use it"),
         (150, (99, 99), "The slot went back to the checkpoint at position 99"),
         (None, None, "where the prompts diverge is unknown"),

@@ -51,7 +51,7 @@ def test_ollama_prints_what_its_slot_held_and_what_is_common() -> None:
     assert list(causes) == ["CD108"]
     one = causes["CD108"]
     assert (one.name, one.severity, one.confidence) == ("prefix-diverges-early", "note", "low")
-    assert "after 31 of 20,400 tokens: 20,569 of 20,600 tokens computed" in one.claim
+    assert "after 31 of 20,400 tokens (20,569 of 20,600 tokens computed)" in one.claim
     assert "slot-held-other-prompt" in {out.name for out in one.ruled_out}
     assert any("OLLAMA_NUM_PARALLEL" in remedy.text for remedy in one.remedies)
 
@@ -60,7 +60,10 @@ def test_a_history_that_changed_in_its_middle() -> None:
     """9,000 of 20,400 tokens are common: 11,400 of what was held come after that place."""
     causes = found(slot(0, 20000, 0) + slot(20400, 20600, 9000))
     assert list(causes) == ["CD105"]
-    assert "token 9,000 of 20,400: 11,400 tokens after it differ" in causes["CD105"].claim
+    assert (
+        "11,400 tokens in 1 request differ from the prompt that ollama held, from token 9,000 of 20,400 on"
+        in causes["CD105"].claim
+    )
 
 
 def test_a_conversation_that_goes_on_has_no_finding() -> None:
@@ -71,14 +74,14 @@ def test_a_shorter_prompt_loses_what_it_could_have_had_alone() -> None:
     """A title of 600 tokens behind a conversation of 20,400: at most 600 could have been common."""
     causes = found(slot(0, 20000, 0) + slot(20400, 600, 31))
     assert "CD105" not in causes
-    assert "after 31 of 20,400 tokens: 569 of 600 tokens computed" in causes["CD108"].claim
+    assert "after 31 of 20,400 tokens (569 of 600 tokens computed)" in causes["CD108"].claim
 
 
 def test_koboldcpp_keeps_one_conversation() -> None:
     """The second prompt of 13,185 tokens computed 12,935 of them; its context had held 13,100."""
     causes = found(kobold(13100, 13050) + kobold(13235, 12935))
     assert list(causes) == ["CD108"]
-    assert "after 250 of 13,100 tokens: 12,935 of 13,185 tokens computed" in causes["CD108"].claim
+    assert "after 250 of 13,100 tokens (12,935 of 13,185 tokens computed)" in causes["CD108"].claim
     assert any("--smartcache" in remedy.text for remedy in causes["CD108"].remedies)
 
 
@@ -98,7 +101,7 @@ def test_what_koboldcpp_held_is_not_known_behind_a_prompt_that_was_given_up() ->
     ("log", "setting"),
     [
         (tabby(0, 9000) + tabby(256, 9000), "cache_size in config.yml"),
-        (studio(0, 9000) + studio(1000, 22000), "has no setting for the number of conversations"),
+        (studio(0, 9000) + studio(1000, 22000), "This engine has no setting for their number"),
     ],
     ids=["TabbyAPI", "LM Studio"],
 )
@@ -113,7 +116,10 @@ def test_a_program_that_prints_no_place_is_undecided(log: str, setting: str) -> 
 def test_llama_cpp_python_holds_its_last_prompt_at_least() -> None:
     causes = found(python(100, 9000) + python(2000, 8000))
     assert list(causes) == ["CD105"]
-    assert "token 2,000 of 9,100: 7,100 tokens after it differ" in causes["CD105"].claim
+    assert (
+        "7,100 tokens in 1 request differ from the prompt that llama-cpp-python held, from token 2,000 of 9,100 on"
+        in causes["CD105"].claim
+    )
     assert any("--cache_size" in remedy.text for remedy in causes["CD105"].remedies)
 
 

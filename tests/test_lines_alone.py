@@ -101,9 +101,9 @@ def findings(log: str) -> list[dict[str, Any]]:
         ),
         (
             POSITIONS + "srv  update_slots: Invalid input batch. i = 0, n_batch = 2048, ret = -1\n",
-            "CD214", "error", "high", 1, "ends at position 213, and the batch begins at 0",
+            "CD214", "error", "high", 1, "ends at position 213, but the batch begins at 0",
         ),
-        (POSITIONS, "CD214", "error", "medium", 1, "ends at position 213, and the batch begins at 0"),
+        (POSITIONS, "CD214", "error", "medium", 1, "ends at position 213, but the batch begins at 0"),
         (
             "srv  update_slots: Invalid input batch. i = 0, n_batch = 2048, ret = -1\n",
             "CD214", "error", "medium", 1, "the batch was rejected",

@@ -92,7 +92,7 @@ def test_the_clock_stands_and_every_other_byte_stays(ascii_only: bool) -> None:
     found = fixed("freeze-clock", *(head.encode() for head in heads))
     assert found[0].edits == ()
     assert found[1].body == heads[1].replace(times[1], times[0]).encode()
-    assert found[1].edits == ("freeze-clock: 1 date or time of the system prompt as in the first request",)
+    assert found[1].edits == ("freeze-clock: 1 date or time of the system prompt restored from the first request",)
 
 
 def test_the_clock_of_every_api_stands() -> None:

@@ -60,7 +60,7 @@ def test_two_groups(computed: Counts, prompts: Counts, seen: bool, tmp_path: Pat
     assert [(f["severity"], f["confidence"]) for f in found] == ([("note", "medium")] if seen else [])
     if seen:
         assert "20 requests computed at most 200" in found[0]["claim"]
-        assert "15 requests at least 1,000" in found[0]["claim"]
+        assert "15 requests computed at least 1,000" in found[0]["claim"]
 
 
 def test_of_two_dumps_the_difference_counts(tmp_path: Path) -> None:

@@ -128,6 +128,10 @@ def test_a_kill_is_told_of_the_run_that_ended(tmp_path: Path) -> None:
     assert (kill["evidence"][0]["session"], kill["evidence"][0]["line"]) == (0, 59)
     restart = next(found for found in report["findings"] if found["code"] == "CD404")
     assert not any("keep it loaded" in remedy["text"] for remedy in restart["remedies"])
+    assert restart["remedies"][0]["text"] == (
+        "The system killed a server because memory ran out (line 59). Free memory first: a smaller model or context, "
+        "fewer slots, or fewer programs on this machine."
+    )
 
 
 def test_a_container_that_was_killed_is_not_sure() -> None:

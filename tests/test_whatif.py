@@ -128,7 +128,9 @@ def test_a_replay_that_does_not_explain_the_log_is_refused() -> None:
     wrong.reused = [0, 0, 60, 0, 0, 0]  # 5 % of 1,200 tokens are allowed
     assert replay_base(wrong).fit is not None
     wrong.reused = [0, 0, 61, 0, 0, 0]
-    with pytest.raises(CacheDoctorError, match=r"does not explain the log: 5 of 6 requests .* off by 5\.1 %") as error:
+    with pytest.raises(
+        CacheDoctorError, match=r"does not reproduce the log: 5 of 6 requests .* off by 5\.1 %"
+    ) as error:
         replay_base(wrong)
     assert error.value.exit_code == 3
     wrong.reused = [0, 0, None, None, None, None]

@@ -89,7 +89,7 @@ def test_the_logs_own_rate_is_enough_to_hold_the_replay_against(model: Path) -> 
     assert found.fit is not None
     assert (found.fit.requests, found.fit.equal) == (0, 0), "it says sums only"
     assert 0 < found.fit.wrong_tokens < 0.02 * found.fit.prompt_tokens
-    assert "by the log's sums" in whatif_forms.fit_words(found.fit)
+    assert "(totals of the log)" in whatif_forms.fit_words(found.fit)
     assert (found.changed.reused_tokens, found.changed.computed_tokens) == (0, 101_140)
 
 
@@ -182,7 +182,7 @@ def test_sglang_is_held_against_its_prefill_lines(model: Path, tmp_path: Path) -
     short = sglang_chat(tmp_path, cached=400)._replace(tokenizer=asking.tokenizer, template=asking.template)
     wrong = gather_any(short)
     assert isinstance(wrong, BlockEvidence)
-    with pytest.raises(CacheDoctorError, match=r"does not explain the log: .* the server 400;"):
+    with pytest.raises(CacheDoctorError, match=r"does not reproduce the log: .* the server 400;"):
         simulate(wrong, [], ["x"])
 
 
@@ -222,7 +222,9 @@ def test_a_replay_that_does_not_explain_the_responses_ranks_nothing(model: Path)
     right = of(CLOCK, model)
     wrong = replace(right, reused=[0 if said else said for said in right.reused])
     for answer in (lambda: simulate(wrong, [], [CLOCK]), lambda: tune(BlockReplay(wrong), [CLOCK])):
-        with pytest.raises(CacheDoctorError, match=r"does not explain the responses: .* off by 41\.9 %") as error:
+        with pytest.raises(
+            CacheDoctorError, match=r"does not reproduce the responses: .* the difference is 41\.9 %"
+        ) as error:
             answer()
         assert error.value.exit_code == 3
 
@@ -234,7 +236,7 @@ def test_bodies_of_another_server_are_not_taken(model: Path) -> None:
         gather_any(asking)
     with pytest.raises(CacheDoctorError, match=r"40 responses for 20 request bodies"):
         gather_any(given_files(BATCH, model)._replace(prompts=given_files("salted", model).prompts))
-    with pytest.raises(CacheDoctorError, match=r"of 40 bodies have the token count of their response"):
+    with pytest.raises(CacheDoctorError, match=r"the prompt lengths of \d+ of 40 bodies match their responses"):
         gather_any(given_files(BATCH, model)._replace(prompts=given_files("one-shots", model).prompts))
 
 

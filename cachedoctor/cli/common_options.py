@@ -224,7 +224,7 @@ Prompts = Annotated[
 ]
 Requests = Annotated[
     list[str] | None,
-    option("--requests", "Request bodies in order, or a proxy recording; repeatable.", "FILE", EVIDENCE),
+    option("--requests", "Request bodies in order, or a proxy record; repeatable.", "FILE", EVIDENCE),
 ]
 HashClients = Annotated[
     bool, option("--hash-clients", "Replace session and user names in request bodies with hashes.", None, EVIDENCE)

@@ -59,10 +59,10 @@ class OptionReplay(msgspec.Struct, frozen=True):
 
     @property
     def words(self) -> str:
-        """One sentence: ``A replay of this log with this change saves 13,529 of 13,529 recomputed tokens.``"""
+        """One sentence: ``In a replay of this log this saves 13,529 of 13,529 recomputed tokens.``"""
         if self.saved_tokens is not None:
             saved = f"{'about ' if self.assumed else ''}{min(self.saved_tokens, self.claimed_tokens):,}"
-            return f"A replay of this log with this change saves {saved} of {self.claimed_tokens:,} recomputed tokens."
+            return f"In a replay of this log this saves {saved} of {self.claimed_tokens:,} recomputed tokens."
         if not self.is_explained:
             explained = f"{self.equal:,} of {self.requests:,}"
             return f"Not confirmed: the replay reproduces {explained} requests of this log."

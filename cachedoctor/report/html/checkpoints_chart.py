@@ -97,7 +97,8 @@ def _words(row: RequestRow) -> str:
         at = number(max(within))
         return f"A checkpoint at position {at} is inside the common prefix, but the server did not use it."
     nearest = number(min(end for _, end in held))
-    many = "Its only checkpoint ends" if len(held) == 1 else f"All its {number(len(held))} checkpoints end"
+    several = "Both its" if len(held) == 2 else f"All its {number(len(held))}"
+    many = "Its only checkpoint ends" if len(held) == 1 else f"{several} checkpoints end"
     where = f"at position {nearest}" if len(held) == 1 else f"the nearest at position {nearest}"
     return (
         f"{many} after the point where the prompts diverge ({count(prefix, 'token')}), {where}: no usable checkpoint."
