@@ -42,7 +42,7 @@ ACTIONS = ("Give", "If", "Keep", "LM Studio has no", "Raise", "Set", "Start", "T
 
 
 def test_what_to_do_now_is_an_action() -> None:
-    assert rows("measured/koboldcpp-window.log")[-1].startswith("1 cause. Do now: Start without --useswa")
+    assert rows("measured/koboldcpp-window.log")[-2].startswith("1 cause. Do now: Start without --useswa")
     for words in (*own_settings._ROOM.values(), *(remedy for _, remedy in own_settings.BACK.values())):
         assert words.startswith(ACTIONS), words
 

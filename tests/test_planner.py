@@ -114,11 +114,11 @@ def test_one_option_fixes_both_findings_of_a_server() -> None:
         ),
         (
             OptionReplay(2_411, None, 15, 24),
-            "Not confirmed: the replay reproduces 15 of 24 requests of this log.",
+            "The saving is not confirmed: the replay reproduces 15 of 24 requests of this log.",
         ),
         (
             OptionReplay(2_411, None, 24, 24),
-            "Not confirmed: this log does not show that the recomputed tokens had been sent before.",
+            "The saving is not confirmed: this log does not show that the recomputed tokens had been sent before.",
         ),
     ],
 )
@@ -142,7 +142,10 @@ def test_every_format_says_what_an_option_saves() -> None:
         assert words in " ".join(shown.split()), form
     told = json.loads(command.run("analyze", log, "-f", "json").stdout)["findings"][0]["remedies"][0]["replay"]
     assert (told["claimed_tokens"], told["saved_tokens"]) == (11_692, 13_529)
-    assert "# Replayed on this log: saves about 13,529 of 13,529 tokens." in command.run("fix", log).stdout.decode()
+    assert (
+        "# In a replay of this log this saves about 13,529 of 13,529 recomputed tokens."
+        in command.run("fix", log).stdout.decode()
+    )
 
 
 def test_where_the_replay_does_not_explain_the_log_options_stay_and_say_so() -> None:

@@ -65,8 +65,8 @@ class OptionReplay(msgspec.Struct, frozen=True):
             return f"In a replay of this log this saves {saved} of {self.claimed_tokens:,} recomputed tokens."
         if not self.is_explained:
             explained = f"{self.equal:,} of {self.requests:,}"
-            return f"Not confirmed: the replay reproduces {explained} requests of this log."
-        return "Not confirmed: this log does not show that the recomputed tokens had been sent before."
+            return f"The saving is not confirmed: the replay reproduces {explained} requests of this log."
+        return "The saving is not confirmed: this log does not show that the recomputed tokens had been sent before."
 
     @property
     def is_explained(self) -> bool:

@@ -62,7 +62,7 @@ SIGNS: dict[SignName, Sign] = {
     "checkpoint_failed": Sign("a checkpoint could not be restored", is_mark=True),
     "ram_failed": Sign("a prompt in the RAM cache could not be restored", is_mark=True),
     "slept": Sign("the server slept before this request", is_mark=True),
-    "stale": Sign("the restored checkpoint is older than a change of the prompt", is_mark=True),
+    "stale": Sign("the restored checkpoint belongs to text that was replaced later", is_mark=True),
     "slot_file": Sign("a slot file was restored into the slot", is_mark=True),
     "ram_unsearched": Sign("the RAM cache held this conversation but was not searched", of_loss=True, is_mark=True),
 }

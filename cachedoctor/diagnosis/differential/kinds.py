@@ -84,18 +84,18 @@ KINDS: tuple[Kind, ...] = (
     ),
     Kind(
         "moving place",
-        "the place of the difference moves forward with each turn",
+        "the first difference moves forward with each turn",
         {"head": 1.0, "body": 0.2, "checkpoint": 0.2},
     ),
     Kind(
         "one place, one length",
-        "prompts of equal length differ at the same place",
+        "prompts of equal length first differ at the same token",
         {"head": 0.3, "body": 3.6, "steal": 0.7, "checkpoint": 0.1, "none": 0.4},
     ),
-    Kind("one place", "the difference is always at the same place", {"steal": 0.7, "none": 0.9}),
+    Kind("one place", "the first difference is always at the same token", {"steal": 0.7, "none": 0.9}),
     Kind(
         "in turn",
-        "the lengths alternate: each prompt was overwritten before its next turn",
+        "the prompt lengths alternate: each prompt was overwritten before its next turn",
         {"slots": 4.9, "none": 1.1},
     ),
     Kind(
@@ -127,7 +127,7 @@ KINDS: tuple[Kind, ...] = (
     Kind("empty slot", "an empty slot was taken", {"none": 12.1}),
     Kind(
         "nothing similar",
-        "no slot held a similar prompt, and the lengths have no pattern",
+        "no slot held a similar prompt, and the prompt lengths have no pattern",
         {"head": 0.1, "slots": 0.6, "none": 4.1},
     ),
 )

@@ -167,12 +167,10 @@ def slot_options(session: Session, count: int) -> tuple[list[OptionChange], str]
             f"{name} does not show whether the slots divide its {size}; raise this size if prompts no longer fit.",
         )
     if each:
-        cost = (
-            f"The slots divide --ctx-size, so raise it to {count} x {each:,} tokens. A larger context costs KV memory."
-        )
+        cost = f"--ctx-size is divided among the slots, so raise it to {count} x {each:,} tokens. A larger context costs KV memory."
         return as_typed(f"--parallel {count} --ctx-size {count * each}"), cost
     return [], (
-        f"Set --parallel {count}, and --ctx-size to {count} times the size that one conversation needs: without --kv-unified the slots divide the context. A larger context costs KV memory."
+        f"Set --parallel {count}, and --ctx-size to {count} times the size that one conversation needs: without --kv-unified the context is divided among the slots. A larger context costs KV memory."
     )
 
 
@@ -262,7 +260,7 @@ def _needed_mib(session: Session) -> tuple[int, str]:
     if not largest or not count:
         mib = max(default, 2 * has if full else has)
         why = "the default" if mib == default else "twice the current limit" if full else "the current limit"
-        return mib, f"This limit is {why}; this log does not show the size of a prompt."
+        return mib, f"This limit is {why}; this log does not show how much memory one prompt needs."
     printed = sorted(sizes.conversations.values(), reverse=True)[:count]
     total = sum(printed) + largest * (count - len(printed))  # for those whose size was not printed
     mib = max(_rounded(total), _rounded(has + largest) if full else has)

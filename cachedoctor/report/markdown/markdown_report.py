@@ -223,7 +223,7 @@ def _traffic(report: Report) -> str:
         rows.append(f"- {name}: {count(tokens, 'token')} ({_share(tokens, totals.prompt_tokens)}){time}")
     rows.insert(2, f"- Computed: {prose(computed(totals))}")
     if account:
-        rows.insert(3, f"- Account: {prose(account)}")
+        rows.insert(3, f"- Account of the prompt tokens: {prose(account)}")
     return "\n".join(rows)
 
 

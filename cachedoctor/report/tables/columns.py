@@ -57,7 +57,7 @@ n_slots | integer | | server slots
 n_ctx_slot | integer | tokens | context size of one slot
 slot | integer | | slot that served the request
 task | integer | | the server's task number for the request
-parent | integer | | task number of the request whose n > 1 choices include this row; sums skip it
+parent | integer | | task number of the request with n > 1 that this row is a further choice of; sums leave out this row
 thread | integer | | conversation number within the session
 turn | integer | | turn number within the conversation, from 0
 first_line | integer | line | the request's first line in the file `path`, from 1
@@ -73,21 +73,21 @@ generated_tokens | integer | tokens | reply length
 derived | names | | columns whose values were computed, not read from the log
 prompt_ms | number | ms | prompt processing time
 selected_by | text | | how the slot was chosen: lcp, lru or id
-similarity | number | share | part of the new prompt that the slot already held, rounded as in the log
-f_keep | number | share | part of the slot's content that the new prompt kept, rounded as in the log
-common_prefix_tokens | integer | tokens | longest common prefix of prompt and slot content at the start
+similarity | number | share | share of the new prompt that the slot already held, rounded as in the log
+f_keep | number | share | share of the slot's content that the new prompt kept, rounded as in the log
+common_prefix_tokens | integer | tokens | longest common prefix of prompt and slot content at request start
 reference_tokens | integer | tokens | length of the previous prompt and reply; if unknown, length of the slot's content
 held_tokens | integer | tokens | length of the slot's content when the request took the slot
 expected_cached | integer | tokens | tokens that the server build should have reused; only if tokens were lost
-replay_missing | names | | numbers that the log lacks and that expected_cached is computed from
-lost_tokens | integer | tokens | tokens of the previous prompt and reply not reused; can exceed a shorter new prompt
+replay_missing | names | | numbers needed to compute expected_cached that the log lacks
+lost_tokens | integer | tokens | tokens of the previous prompt and reply that were not reused; can exceed the new prompt's length
 client_lost_tokens | integer | tokens | lost tokens that the client changed
 server_lost_tokens | integer | tokens | lost tokens that the server did not reuse; null if the slot held another text
-avoidable_tokens | integer | tokens | tokens that the fixes would have saved, each counted once; 0 if no rule fired
+avoidable_tokens | integer | tokens | tokens that the fixes would have saved, each counted once; 0 if no rule has a finding
 avoidable_ms | number | ms | prompt time that the fixes would have saved
 outcome | text | | result: cold, reused, partial, reprocessed, failed, cancelled or unknown
 partial | flag | | the log begins or ends inside the request
-codes | names | | rules that fired on the request
+codes | names | | rules that have a finding for the request
 restored_from_ram | flag | | the prompt was restored from the RAM prompt cache
 saved_to_ram | flag | | the slot's old content was first saved to the RAM prompt cache
 checkpoints_tried | integer | | context checkpoints checked
@@ -146,7 +146,7 @@ generation_rate | number | tokens/s | rate of reply tokens
 running | integer | requests | running requests
 waiting | integer | requests | waiting requests
 deferred | integer | requests | deferred requests
-kv_usage | number | share | part of the KV cache held by running requests; unused cached blocks count as free
+kv_usage | number | share | share of the KV cache held by running requests; unused cached blocks count as free
 hit_rate | number | share | reused share of looked-up tokens in the last 1,000 requests (fewer after a start)
 external_hit_rate | number | share | hit rate of an external cache, counted like hit_rate
 mm_hit_rate | number | share | hit rate of the cache for images and other media, counted in items, not tokens
@@ -171,9 +171,9 @@ time | text | ISO 8601 | time of the line, in the server's time zone
 new_seqs | integer | requests | requests in the batch, including one that continues from the previous batch
 new_tokens | integer | tokens | computed tokens; before 0.5.20 rounded up to whole pages
 cached_tokens | integer | tokens | tokens reused by the requests admitted in the batch
-token_usage | number | share | part of the KV pool in use
-swa_usage | number | share | part of the sliding-window pool in use
-mamba_usage | number | share | part of the recurrent-state pool in use
+token_usage | number | share | share of the KV pool in use
+swa_usage | number | share | share of the sliding-window pool in use
+mamba_usage | number | share | share of the recurrent-state pool in use
 running | integer | requests | running requests
 queue | integer | requests | waiting requests
 pending_tokens | integer | tokens | tokens waiting to be computed
@@ -267,7 +267,7 @@ FILES = ColumnTable(
     _columns("""
 path | text | | path of the file, or the folder or pattern that matched no file
 log | text | | name of the log, without rotation suffixes; all its rotations have one name
-part | text | | name of this log's files in other result folders, without file extension
+part | text | | name of this log's files in the other folders of the result (requests/, reports/ ...), without file extension
 status | text | | read, cut (read in part), failed (nothing was read) or no log (not a server log)
 reason | text | | why the file was not read or is not a server log; or a note that the file changed during the read
 size | integer | bytes | size as stored

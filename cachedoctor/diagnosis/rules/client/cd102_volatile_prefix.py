@@ -173,7 +173,7 @@ def alone(session: kit.Session) -> list[kit.SessionFinding]:
 
 RULE = kit.rule(
     __name__,
-    "A date, time, id or counter in the head of the prompt changes",
+    "A date, time, id or counter at the start of the prompt changes",
     decide,
     prove,
     say,

@@ -483,7 +483,7 @@ def alone(session: kit.Session) -> list[kit.SessionFinding]:
 
 RULE = kit.rule(
     __name__,
-    "The prompt changed near its start; the log shows the place, not the text",
+    "The prompt changed near its start; the log shows the position, not the text",
     decide,
     prove,
     say,

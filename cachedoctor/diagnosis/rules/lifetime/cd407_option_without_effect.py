@@ -226,4 +226,6 @@ def _value_text(value: object) -> str:
     return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
 
 
-RULE = kit.session_rule(__name__, "An option has no effect here, or not the expected effect", inspect)
+RULE = kit.session_rule(
+    __name__, "An option has no effect with this model or build, or another effect than expected", inspect
+)

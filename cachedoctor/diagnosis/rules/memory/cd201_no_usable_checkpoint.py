@@ -123,7 +123,7 @@ def _look_alikes(g: kit.MatchGroup) -> list[kit.RuledOut]:
     """What the lines exclude; an excerpt without the lines on checkpoints leaves open what became of them."""
     f = g.numbers
     if f["checks"] or f["listed"] or f["made"] or g.session.at_least(6751) is False:
-        return [kit.RuledOut("swa-threshold-misfire", "no checkpoint at or below the common prefix was rejected")]
+        return [kit.RuledOut("swa-threshold-misfire", "the log shows no rejected checkpoint inside the common prefix")]
     if f["drops"]:
         return [
             kit.RuledOut(
@@ -158,12 +158,12 @@ _SOURCES = ["https://github.com/ggml-org/llama.cpp/pull/15293", "https://github.
 def _say_far(g: kit.MatchGroup) -> kit.FindingText:
     """Say how far below the nearest checkpoint lay, and what makes more."""
     f, r, session = g.numbers, g.worst_request, g.session
-    spread = "from b9873 on a checkpoint is made at every user message (b9538: at the last user message)."
+    spread = "from b9873 on a checkpoint is made at every user message (from b9538 on, only at the last one)."
     known = session.at_least(9873) is True
     more = advice.more_checkpoints(session, f["held_before"])
     closer = "Place checkpoints closer together; each checkpoint costs main memory."
     return kit.FindingText(
-        f"{kit.n(r.common_prefix_tokens)} tokens matched, but the nearest earlier checkpoint covers {kit.n(f['restored'])}: "
+        f"{'at worst ' if g.count > 1 else ''}{kit.n(r.common_prefix_tokens)} tokens matched, but the nearest earlier checkpoint covers {kit.n(f['restored'])}: "
         f"{kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}",
         "Recurrent and sliding-window memory cannot be rewound; it goes back to the last saved state (context checkpoint) inside the common prefix. No later checkpoint inside the prefix was kept. Checkpoints are made while a prompt is computed, not while a reply is generated.",
         [
@@ -194,7 +194,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
         return _say_far(g)
     newer = advice.update(
         session,
-        "from b9873 on a checkpoint is made at every user message (b9538: at the last user message), so an edited history finds a checkpoint.",
+        "from b9873 on a checkpoint is made at every user message (from b9538 on, only at the last one), so an edited history finds a checkpoint.",
     )
     more = advice.more_checkpoints(session, f["held"]) if f["checks"] or f["made"] else _are_they_on(session)
     known = session.at_least(9873)
@@ -209,7 +209,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
         *([newer] if known is None else []),  # this build may be new enough
     ]
     return kit.FindingText(
-        f"{kit.n(r.common_prefix_tokens)} tokens matched, but the server could not rewind its memory to them: {kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}",
+        f"{'at worst ' if g.count > 1 else ''}{kit.n(r.common_prefix_tokens)} tokens matched, but the server could not rewind its memory to them: {kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}",
         "Recurrent and sliding-window memory cannot be rewound; it needs a saved state (context checkpoint) inside the common prefix. "
         + _why_none(g),
         remedies,

@@ -71,7 +71,7 @@ def _memory(size: float | None, more: int) -> str:
     """Say what ``more`` checkpoints of so many MiB cost; nothing where the log does not show."""
     if size is None:
         return ""
-    return f" Each checkpoint costs {_mib(size)} of main memory ({_mib(more * size)} more per slot)."
+    return f" Each checkpoint costs {_mib(size)} of main memory ({more} more: {_mib(more * size)} per slot)."
 
 
 def say(g: kit.MatchGroup) -> kit.FindingText:
@@ -96,7 +96,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
         else "the list was full, and this checkpoint was the oldest"
     )
     return kit.FindingText(
-        f"a checkpoint of {kit.n(f['tokens'])} tokens inside the common prefix of {kit.n(f['lcp'])} had been dropped: "
+        f"a checkpoint at token {kit.n(f['tokens'])}, inside the common prefix of {kit.n(f['lcp'])} tokens, had been dropped: "
         f"{kit.recomputed(g)} in {kit.times(g.count)}",
         "Recurrent and sliding-window memory can only go back to a saved state (context checkpoint). Line "
         f"{f['line']} shows that the checkpoint needed here was dropped: {reason}.",

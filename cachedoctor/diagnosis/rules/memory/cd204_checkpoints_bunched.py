@@ -90,13 +90,13 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
         kit.Remedy("In the client: keep the history append-only; truncate the history rarely and in large pieces.")
     )
     return kit.FindingText(
-        f"all {f['count']} checkpoints are between token {kit.n(f['lowest'])} and the end, and none is at or below the common prefix of "
-        f"{kit.n(r.common_prefix_tokens)}: {kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}",
+        f"all {f['count']} checkpoints are between token {kit.n(f['lowest'])} and the end, and none is inside the common prefix of "
+        f"{kit.n(r.common_prefix_tokens)} tokens: {kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}",
         f"Each checkpoint is at most {kit.n(f['widest'])} tokens after the previous checkpoint, and the first {kit.n(f['lowest'])} of {kit.n(f['held'])} tokens have no checkpoint: this build saves states only near the end of a prompt. For a change before that there is no checkpoint to go back to.",
         remedies,
         [
             same_prefix(r.common_prefix_tokens),
-            kit.RuledOut("checkpoint-evicted", "no checkpoint at or below the common prefix had been dropped"),
+            kit.RuledOut("checkpoint-evicted", "the log shows no dropped checkpoint inside the common prefix"),
             kit.RuledOut("swa-threshold-misfire", "every checkpoint that was checked is after the common prefix"),
         ],
         ["https://github.com/ggml-org/llama.cpp/pull/25420", "https://github.com/ggml-org/llama.cpp/issues/25019"],

@@ -70,7 +70,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
 
 RULE = kit.rule(
     __name__,
-    "A restored checkpoint was older than the text: the answer may be wrong",
+    "A restored checkpoint belonged to text that had been replaced: the answer may be wrong",
     decide,
     prove,
     say,

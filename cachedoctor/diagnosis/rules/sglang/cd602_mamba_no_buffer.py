@@ -79,7 +79,7 @@ def _needs(session: kit.Session) -> tuple[str, str] | None:
 
 RULE = kit.session_rule(
     __name__,
-    "A hybrid model keeps its states only where a request ended (no_buffer)",
+    "A hybrid model saves its state only at the end of a request (no_buffer)",
     inspect,
     severity="warning",
     needs=_needs,

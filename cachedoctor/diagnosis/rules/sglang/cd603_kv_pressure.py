@@ -45,9 +45,9 @@ def _note(
 ) -> kit.SessionFinding:
     inside = share(period.full_cached_tokens, period.full_new_tokens)
     outside = share(period.cached_tokens - period.full_cached_tokens, period.new_tokens - period.full_new_tokens)
-    usage = f"{100 * (period.token_usage or 0):.0f} % of the KV pool in use"
+    usage = f"up to {100 * (period.token_usage or 0):.0f} % of the KV pool was in use"
     if severity == "warning":
-        claim = f"{usage}: with a full pool {_percent(inside)} of the prompt tokens were reused, otherwise {_percent(outside)}"
+        claim = f"{usage}; while the pool was full, {_percent(inside)} of the prompt tokens were reused, otherwise {_percent(outside)}"
     else:
         claim = f"{usage}, and of {kit.n(period.new_tokens + period.cached_tokens)} prompt tokens {_percent(reuse(period))} were reused"
     shown = marks(period, ("usage", "the KV pool is full"), ("retracted", "a request lost its memory"))
@@ -69,7 +69,7 @@ def _percent(part: float | None) -> str:
 
 def _remedies(session: kit.Session) -> list[kit.Remedy]:
     pool, given = capacity(session), session.setting("mem_fraction")
-    has = f" It has {kit.n(pool)} tokens." if pool else ""
+    has = f" The pool has {kit.n(pool)} tokens." if pool else ""
     at = f" (now {given:.2f})" if isinstance(given, float) and 0 < given < 1 else ""
     out = [
         kit.Remedy(

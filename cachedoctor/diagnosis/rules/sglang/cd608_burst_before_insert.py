@@ -60,5 +60,5 @@ def _note(session: kit.Session, period: kit.BatchPeriod) -> kit.SessionFinding:
 
 
 RULE = kit.session_rule(
-    __name__, "Requests with the same beginning were admitted at once, before it was cached", inspect
+    __name__, "Requests with a shared prefix were admitted at once, before the prefix was cached", inspect
 )

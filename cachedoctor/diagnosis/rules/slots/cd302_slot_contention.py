@@ -35,7 +35,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
         f"{f['threads']} conversations share {'1 slot' if f['slots'] == 1 else str(f['slots']) + ' slots'} and evict each other: {kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}",
         "Whenever a conversation continues, its slot contains another conversation.",
         room,
-        [kit.RuledOut("prefix-diverges-early", "the lengths belong to several alternating conversations")],
+        [kit.RuledOut("prefix-diverges-early", "the prompt lengths belong to several alternating conversations")],
     )
 
 

@@ -35,7 +35,7 @@ def _own_parts(session: kit.Session) -> kit.Remedy:
     if short := advice.memory_short(session, "the context"):
         return short
     count = max(session.at_once, 2) if session.at_once > 1 else 4
-    what = f"Or give every conversation its own slot ({count} slots {'here' if session.at_once > 1 else 'as an example'}). The slots then divide -c, so raise -c: a prompt longer than its slot's share is rejected."
+    what = f"Or give every conversation its own slot ({count} slots {'here' if session.at_once > 1 else 'as an example'}). -c is then divided among the slots, so raise -c: a prompt longer than its slot's share is rejected."
     each = advice.context_size(session)  # one conversation may be as long as the pool
     if each is None:
         return kit.Remedy(f"{what} The options are --no-kv-unified, --parallel {count} and --ctx-size.")

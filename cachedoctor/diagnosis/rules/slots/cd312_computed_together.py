@@ -152,7 +152,7 @@ def sent_twice(session: kit.Session) -> list[kit.SessionFinding]:
 
 RULE = kit.rule(
     __name__,
-    "Requests with the same beginning ran at once, and each computed the beginning",
+    "Requests with a shared prefix ran at once, and each computed the prefix",
     decide,
     prove,
     say,

@@ -9,7 +9,7 @@ from cachedoctor.model import Request, RuledOut
 
 CHANGED_HEAD = ("CD101", "CD102", "CD108")
 """Codes of the changes of a prompt that leave the same lengths as a slot that was taken."""
-ALTERNATE = RuledOut("prefix-diverges-early", "the lengths alternate between conversations on this slot")
+ALTERNATE = RuledOut("prefix-diverges-early", "the prompt lengths alternate between conversations on this slot")
 """The look-alike that lengths in turn exclude."""
 
 

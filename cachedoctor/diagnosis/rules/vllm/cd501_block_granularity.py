@@ -47,7 +47,7 @@ def alone(session: kit.Session) -> list[kit.SessionFinding]:
             ],
             key="alone",
             ruled_out=[
-                kit.RuledOut("prompts-longer", "not excluded: prompts that share several blocks; then nothing is wrong")
+                kit.RuledOut("prompts-longer", "not excluded: if prompts share several blocks, nothing is wrong")
             ],
             evidence=kit.said_by(session.settings["attention_block"], f"a block has {kit.n(size)} tokens"),
             severity="note",
@@ -62,16 +62,16 @@ def _note(session: kit.Session, stretch: TrafficStretch, prompt: float, size: in
     what = (
         f"prompts of about {kit.n(prompt)} tokens on average are shorter than one block of {kit.n(size)} tokens"
         if short
-        else f"prompts of about {kit.n(prompt)} tokens on average have one block of {kit.n(size)} tokens, and only complete common blocks can be reused"
+        else f"prompts of about {kit.n(prompt)} tokens on average contain one full block of {kit.n(size)} tokens, and only complete common blocks can be reused"
     )
     why = "Only whole blocks are reused, and the last token of a prompt is always computed."
     if hybrid:
-        why += " A hybrid model has large blocks: each block must be as large as a saved state of the other layers."
+        why += " A hybrid model has large blocks: each block must be as large as a saved state of the layers without attention."
     if not short:
         why += " The log cannot show whether the prompts also diverge for another reason. If they share less than one block, nothing can be reused either way."
     line = kit.said_by(rolling.block_line(session), f"a block has {kit.n(size)} tokens")
     return kit.finding(
-        f"{what}: nothing could be reused ({stretch.said})",
+        f"nothing could be reused: {what} ({stretch.said})",
         why,
         _remedies(session, hybrid, short, prompt),
         references=["https://github.com/vllm-project/vllm/issues/54607"] if hybrid else [],

@@ -53,5 +53,5 @@ def _looks_ahead(session: kit.Session) -> bool:
 
 
 RULE = kit.session_rule(
-    __name__, "With a draft model the last block that was found is recomputed", inspect, unless=("CD514",)
+    __name__, "With a draft model the last reusable block of each prompt is recomputed", inspect, unless=("CD514",)
 )

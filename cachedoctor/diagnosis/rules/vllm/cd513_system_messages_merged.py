@@ -28,5 +28,8 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
 
 
 RULE = kit.session_rule(
-    __name__, "System messages inside the conversation are moved to its beginning", inspect, severity="warning"
+    __name__,
+    "System messages inside the conversation are moved to the start of the prompt",
+    inspect,
+    severity="warning",
 )
