@@ -152,7 +152,7 @@ def test_lengths_must_alternate_three_times_to_show_two_conversations(
     (other,) = finding["ruled_out"]
     assert other["name"] == "prefix-diverges-early"
     assert other["why"].startswith("not excluded: ")
-    assert ("not excluded: the lengths alternate" in other["why"]) is sure
+    assert ("not excluded: the prompt lengths alternate" in other["why"]) is sure
 
 
 def test_nobody_is_blamed_where_a_copy_came_back_from_ram_that_fits_in_part() -> None:

@@ -49,7 +49,7 @@ def show(at: int, one: FindingView, rows: dict[int, RequestRow], several: bool, 
     if one.servers:
         parts.append(f"On {prose(one.servers)}")
     if one.cost:
-        parts.append(f"Cost: {prose(one.cost)}")
+        parts.append(f"{'Cost' if finding.cost.ms is None else 'Cost in prompt time'}: {prose(one.cost)}")
     if finding.evidence:
         parts += [f"Log, {_where(finding, several)}:", fenced(_evidence(one))]
     elif finding.path is not None:

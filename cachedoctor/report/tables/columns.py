@@ -80,10 +80,10 @@ reference_tokens | integer | tokens | length of the previous prompt and reply; i
 held_tokens | integer | tokens | length of the slot's content when the request took the slot
 expected_cached | integer | tokens | tokens that the server build should have reused; only if tokens were lost
 replay_missing | names | | numbers needed to compute expected_cached that the log lacks
-lost_tokens | integer | tokens | tokens of the previous prompt and reply that were not reused; can exceed the new prompt's length
+lost_tokens | integer | tokens | tokens of the previous prompt and reply not reused; can exceed the new prompt's length
 client_lost_tokens | integer | tokens | lost tokens that the client changed
 server_lost_tokens | integer | tokens | lost tokens that the server did not reuse; null if the slot held another text
-avoidable_tokens | integer | tokens | tokens that the fixes would have saved, each counted once; 0 if no rule has a finding
+avoidable_tokens | integer | tokens | tokens that the fixes would have saved, each counted once; 0 without a finding
 avoidable_ms | number | ms | prompt time that the fixes would have saved
 outcome | text | | result: cold, reused, partial, reprocessed, failed, cancelled or unknown
 partial | flag | | the log begins or ends inside the request
@@ -267,7 +267,7 @@ FILES = ColumnTable(
     _columns("""
 path | text | | path of the file, or the folder or pattern that matched no file
 log | text | | name of the log, without rotation suffixes; all its rotations have one name
-part | text | | name of this log's files in the other folders of the result (requests/, reports/ ...), without file extension
+part | text | | name of this log's files in the result's other folders (requests/ ...), without file extension
 status | text | | read, cut (read in part), failed (nothing was read) or no log (not a server log)
 reason | text | | why the file was not read or is not a server log; or a note that the file changed during the read
 size | integer | bytes | size as stored
