@@ -131,11 +131,7 @@ class FindingView:
         parts = [tokens]
         if spent.ms is not None:
             about = "" if spent.ms_from == "depth" else "about "
-            whole = (
-                f" of {duration(totals.prompt_ms)} prompt time"
-                if totals is not None and totals.prompt_ms >= spent.ms
-                else ""
-            )
+            whole = f" of {duration(totals.prompt_ms)}" if totals is not None and totals.prompt_ms >= spent.ms else ""
             parts = [f"{about}{duration(spent.ms)}{whole} ({tokens})"]
         if self.finding.requests:
             seen = self.finding.count
