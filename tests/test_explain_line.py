@@ -170,7 +170,7 @@ NO_NUMBERS = {
     "srv load: - looking for better prompt, base f_keep = -1.000, sim = 0.000": "the slot is empty",
     "slot operator(): id 0 | task 9 | erased invalidated context checkpoint (pos_min = 9, pos_max = 9, n_tokens = 10,"
     " n_swa = 128, pos_next = 0, size = 0.016 MiB)": "nothing of the prompt is reused",
-    "build: 0 (unknown) with GNU 10.2.1 for Linux x86_64": "not known",
+    "build: 0 (unknown) with GNU 10.2.1 for Linux x86_64": "unknown",
 }
 USUAL = {
     "limits: 0.000": "limits: 8192.000",

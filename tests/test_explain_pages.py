@@ -143,7 +143,7 @@ def test_explain_prints_words_and_what_was_not_checked() -> None:
     """Asked for as they are spelt anywhere; an unknown one names the nearest."""
     slot = run("explain", "slot")
     assert (slot.returncode, slot.stderr) == (0, b"")
-    assert slot.stdout.startswith(b"slot: A place in llama-server for one conversation")
+    assert slot.stdout.startswith(b"slot: The part of llama-server's memory for one conversation")
     assert run("explain", "blind").stdout.startswith(b"Rules that could not be checked\n\nFix\n")
     unknown = run("explain", "slto")
     assert unknown.returncode == 2

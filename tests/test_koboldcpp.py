@@ -130,4 +130,4 @@ def test_a_window_that_does_not_reach_back_is_the_servers_part() -> None:
 def test_the_note_on_the_window_alone() -> None:
     (finding,) = report_of(WINDOW).findings
     assert (finding.code, finding.severity, finding.confidence) == ("CD705", "note", "low")
-    assert "from 940 tokens of a prompt" in finding.claim
+    assert "had 940 tokens of a prompt in its cache" in finding.claim

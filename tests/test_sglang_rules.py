@@ -270,7 +270,7 @@ def test_kv_pressure_is_likely_where_reuse_falls_and_sure_where_prompts_had_been
     assert (found.severity, found.confidence) == ("warning", "medium")
     known = tuple(Answer(4_000, 0, prefix=12_000) for _ in range(2))
     assert note("CD603", session(full, kv_tokens=60_000, answers=known)).confidence == "high"
-    assert "with a full pool 10 % of the prompt tokens were reused, otherwise 85 %" in found.words.claim
+    assert "while the pool was full, 10 % of the prompt tokens were reused, otherwise 85 %" in found.words.claim
     assert codes(session(full, kv_tokens=60_000)) == {"CD603"}
 
 
@@ -359,7 +359,7 @@ def ranks(**changes: Any) -> list[BatchPeriod]:
 def test_ranks_that_alternate() -> None:
     found = note("CD607", session(*ranks()))
     assert (found.severity, found.confidence) == ("note", "medium")
-    assert "DP0 2 of 10, DP1 2 of 10; 50 % of the prompt tokens were reused" in found.words.claim
+    assert "DP0 2 of 10 prompts, DP1 2 of 10; 50 % of the prompt tokens were reused" in found.words.claim
     known = tuple(Answer(4_000, 0, prefix=12_000) for _ in range(2))
     found = note("CD607", session(*ranks(), answers=known))
     assert (found.severity, found.confidence) == ("warning", "high")

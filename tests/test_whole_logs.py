@@ -130,7 +130,7 @@ def test_a_checkpoint_must_reach_back_a_whole_window(window: int, saved: int) ->
     text = re.sub(r"\[(\d+), (\d+)\] against", lambda m: f"[{int(m[1]) - 100}, {m[2]}] against", text)  # too late
     (finding,) = (f for f in report_of(text)["findings"] if f["code"] == "CD203")
     assert finding["cost"]["tokens"] == saved
-    assert f"a checkpoint of {saved:,} tokens" in finding["claim"]
+    assert f"a checkpoint at token {saved:,}, inside the common prefix" in finding["claim"]
 
 
 # ---- slots that change hands
@@ -293,7 +293,7 @@ def test_an_older_turn_that_comes_back_in_part_is_of_the_same_conversation() -> 
     findings = {finding["code"]: finding for finding in report_of(log)["findings"]}
     head = findings["CD108"]
     assert (head["count"], head["cost"]["tokens"], head["confidence"]) == (5, 13035, "medium")
-    assert findings["CD201"]["claim"].endswith("of which 1,071 also under CD108")
+    assert findings["CD201"]["claim"].endswith("; of these tokens, 1,071 are also counted under CD108")
 
 
 @pytest.mark.parametrize("lines", [1, 3])
