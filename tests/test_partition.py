@@ -14,7 +14,7 @@ from cachedoctor.model import Finding, Report
 from cachedoctor.model.terms import OF_INPUT
 
 DAYS = sorted(path.parent for path in (FIXTURES / "days").glob("*/server.log"))
-ALSO = re.compile(r"([\d,]+) also under CD\d+")
+ALSO = re.compile(r"([\d,]+) are also counted under CD\d+")
 
 
 def of(folder: Path) -> Report:

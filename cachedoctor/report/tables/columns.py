@@ -43,7 +43,7 @@ REQUESTS = ColumnTable(
     "requests",
     "cachedoctor.requests/1",
     _columns("""
-index | integer | | number of the request in the table, from 0, in the order in which they started
+index | integer | | number of the request in the table, from 0, by start time
 path | text | | input file, as given
 session | integer | | server run, numbered from 0
 origin | text | | router port or compose service, if a wrapper shows it
@@ -57,7 +57,7 @@ n_slots | integer | | server slots
 n_ctx_slot | integer | tokens | context size of one slot
 slot | integer | | slot that served the request
 task | integer | | the server's task number for the request
-parent | integer | | task number of the request with n > 1 that this row is a further choice of; sums leave out this row
+parent | integer | | task number of the n > 1 request that this row is a choice of; sums leave out this row
 thread | integer | | conversation number within the session
 turn | integer | | turn number within the conversation, from 0
 first_line | integer | line | the request's first line in the file `path`, from 1
@@ -267,7 +267,7 @@ FILES = ColumnTable(
     _columns("""
 path | text | | path of the file, or the folder or pattern that matched no file
 log | text | | name of the log, without rotation suffixes; all its rotations have one name
-part | text | | name of this log's files in the result's other folders (requests/ ...), without file extension
+part | text | | name of this log's files in the result's other folders, without file extension
 status | text | | read, cut (read in part), failed (nothing was read) or no log (not a server log)
 reason | text | | why the file was not read or is not a server log; or a note that the file changed during the read
 size | integer | bytes | size as stored
