@@ -136,8 +136,8 @@ def test_what_the_server_refused_needs_no_command_line() -> None:
     [
         ("--swa-full", {"memory": "hybrid"}, "no sliding window"),
         ("--swa-full", {"memory": "attention"}, "no sliding window"),
-        ("--cache-reuse 256", {"memory": "hybrid"}, "hybrid memory cannot be moved"),
-        ("--cache-reuse 256", {"memory": "recurrent"}, "recurrent memory cannot be moved"),
+        ("--cache-reuse 256", {"memory": "hybrid"}, "hybrid memory cannot be shifted"),
+        ("--cache-reuse 256", {"memory": "recurrent"}, "recurrent memory cannot be shifted"),
         ("--cache-reuse 256", {"memory": "attention", "settings": {"mmproj": True}}, "projector"),
         ("--cache-reuse 256", {"memory": "swa"}, "with --swa-full"),
         ("--ctx-checkpoints 64", {"memory": "attention"}, "makes no checkpoints"),
