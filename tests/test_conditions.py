@@ -358,7 +358,7 @@ def test_much_of_a_log_is_open() -> None:
     (found,) = open_()
     assert (found.severity, found.confidence, found.unless) == ("note", "low", ("CD109",))
     assert found.words.claim.startswith("10,000 of 40,000 prompt tokens were reused, and this log cannot show why")
-    assert found.evidence == [(LINE, "the request with the most tokens of unknown origin")]
+    assert found.evidence == [(LINE, "the request with the most undecided tokens")]
 
 
 @pytest.mark.parametrize("other", [{"tokens": 9_999}, {"requests": 1}, {"all_requests": 2}, {"cached_tokens": 10_001}])
@@ -373,7 +373,7 @@ GROWN = {"tokens": 0, "requests": 0, "cached_tokens": 0, "all_requests": 6, "gro
 def test_prompts_that_grow_like_turns_are_open() -> None:
     (found,) = open_(**GROWN)
     assert (found.severity, found.confidence) == ("note", "low")
-    assert "3 prompts in a row are somewhat longer than the previous one" in found.words.claim
+    assert "each of 3 prompts in a row is somewhat longer than the previous one" in found.words.claim
     assert "CD108" in found.unless
 
 

@@ -150,7 +150,7 @@ def _in_turn(session: kit.Session, found: kit.Undecided) -> kit.SessionFinding:
 
 
 def _note(words: kit.FindingText, found: kit.Undecided, unless: tuple[str, ...] = ()) -> kit.SessionFinding:
-    line = (found.worst, "the request with the most tokens of unknown origin")
+    line = (found.worst, "the request with the most undecided tokens")
     return kit.SessionFinding(words, "", [line], severity="note", confidence="low", unless=unless)
 
 
@@ -180,7 +180,7 @@ def _grown(session: kit.Session, found: kit.Undecided) -> kit.SessionFinding:
     """Say that all these prompts may be turns of one conversation whose beginning changes."""
     words = kit.FindingText(
         f"{kit.n(found.cached_tokens)} of {kit.n(found.prompt_tokens)} prompt tokens were reused, and this log cannot show why: "
-        f"{found.grown_requests:,} prompts in a row are somewhat longer than the previous one, and share nothing with the previous one",
+        f"each of {found.grown_requests:,} prompts in a row is somewhat longer than the previous one, and shares nothing with it",
         "The turns of one conversation grow in this way. If the client changes the start of every prompt, no slot has the beginning of the next prompt. Separate prompts that grow by chance look the same, and are fine.",
         [advice.billing_header(), *_deciding(session)[:1]],
         [
