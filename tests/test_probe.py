@@ -194,7 +194,7 @@ def test_questions_explain_themselves_where_there_is_room(monkeypatch: pytest.Mo
     assert wide[at].split() == ["question", "prompt", "expected", "reused", "state"]
     names = [" ".join(row.split()[:7]) for row in wide[at + 2 : at + 12]]
     assert [name for name in names if name.startswith(("back: ", "pair-a: ", "tail: "))] == [
-        "tail: the first with its end edited",
+        "tail: the first prompt, its end edited",
         "back: the first chat after another one",
         "pair-a: two at once, the first chat",
     ]
