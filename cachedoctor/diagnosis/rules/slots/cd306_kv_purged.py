@@ -70,7 +70,7 @@ def _text(claim: str, session: kit.Session, place: str = "") -> kit.FindingText:
         f"With unified KV memory all slots share one KV cache; if a batch finds no room, the server empties whole idle slots{place}.",
         [
             advice.more_context(
-                session, "Raise the context size, which is the size of the shared KV memory.", pool=True
+                session, "Raise the context size, which is the size of the shared KV cache.", pool=True
             ),
             _own_parts(session),
             advice.cache_ram(session),
