@@ -411,7 +411,7 @@ def test_a_log_and_its_report_have_one_fix(tmp_path: Path) -> None:
     assert (fix.launcher, fix.codes) == ("compose", ["CD302", "CD303"])
     text = run(report).stdout
     assert [row for row in text.splitlines() if not row.startswith("#")] == ["--cache-ram 8192"]
-    assert "# In a replay of this log this saves about 13,529 of 13,529 recomputed tokens." in text
+    assert "# In a replay this saves about 13,529 of 13,529 recomputed tokens." in text
 
 
 def test_the_command_line_that_was_given_comes_back_changed() -> None:

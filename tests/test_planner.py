@@ -106,19 +106,19 @@ def test_one_option_fixes_both_findings_of_a_server() -> None:
     [
         (
             OptionReplay(13_529, 13_529, 12, 12),
-            "In a replay of this log this saves 13,529 of 13,529 recomputed tokens.",
+            "In a replay this saves 13,529 of 13,529 recomputed tokens.",
         ),
         (
             OptionReplay(2_411, 13_360, 32, 32, 6),
-            "In a replay of this log this saves about 2,411 of 2,411 recomputed tokens.",
+            "In a replay this saves about 2,411 of 2,411 recomputed tokens.",
         ),
         (
             OptionReplay(2_411, None, 15, 24),
-            "The saving is not confirmed: the replay reproduces 15 of 24 requests of this log.",
+            "Saving not confirmed: the replay reproduces 15 of 24 requests.",
         ),
         (
             OptionReplay(2_411, None, 24, 24),
-            "The saving is not confirmed: this log does not show that the recomputed tokens had been sent before.",
+            "Saving not confirmed: this log does not show that the recomputed tokens had been sent before.",
         ),
     ],
 )
@@ -136,15 +136,14 @@ def test_every_format_says_what_an_option_saves() -> None:
     import command
 
     log = FIXTURES / "cases/slot-contention-dense-b8672" / "server.log"
-    words = "In a replay of this log this saves about 11,692 of 11,692 recomputed tokens."
+    words = "In a replay this saves about 11,692 of 11,692 recomputed tokens."
     for form in ("text", "markdown", "html"):
         shown = command.run("analyze", log, "-f", form).stdout.decode()
         assert words in " ".join(shown.split()), form
     told = json.loads(command.run("analyze", log, "-f", "json").stdout)["findings"][0]["remedies"][0]["replay"]
     assert (told["claimed_tokens"], told["saved_tokens"]) == (11_692, 13_529)
     assert (
-        "# In a replay of this log this saves about 13,529 of 13,529 recomputed tokens."
-        in command.run("fix", log).stdout.decode()
+        "# In a replay this saves about 13,529 of 13,529 recomputed tokens." in command.run("fix", log).stdout.decode()
     )
 
 

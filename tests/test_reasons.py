@@ -97,7 +97,7 @@ LABELS = {
     "slot chosen because its prompt and the new prompt start the same way": r"LCP|lcp|lcs|similarity",
     "the slot holds the beginning of this prompt": r"LCP|lcp|lcs|similarity",
     "most of the new prompt matches, but less of the old prompt is kept": r"LCP|lcp|lcs|similarity",
-    "a slot unused since the wake-up": r"LRU|lru",
+    "unused since wake-up": r"LRU|lru",
     "the least recently used slot was chosen": r"LRU|lru",
     "the rejection": r"exceed|larger|too large|context",
     "the shift": r"shift",

@@ -59,14 +59,14 @@ class OptionReplay(msgspec.Struct, frozen=True):
 
     @property
     def words(self) -> str:
-        """One sentence: ``In a replay of this log this saves 13,529 of 13,529 recomputed tokens.``"""
+        """One sentence: ``In a replay this saves 13,529 of 13,529 recomputed tokens.``"""
         if self.saved_tokens is not None:
             saved = f"{'about ' if self.assumed else ''}{min(self.saved_tokens, self.claimed_tokens):,}"
-            return f"In a replay of this log this saves {saved} of {self.claimed_tokens:,} recomputed tokens."
+            return f"In a replay this saves {saved} of {self.claimed_tokens:,} recomputed tokens."
         if not self.is_explained:
             explained = f"{self.equal:,} of {self.requests:,}"
-            return f"The saving is not confirmed: the replay reproduces {explained} requests of this log."
-        return "The saving is not confirmed: this log does not show that the recomputed tokens had been sent before."
+            return f"Saving not confirmed: the replay reproduces {explained} requests."
+        return "Saving not confirmed: this log does not show that the recomputed tokens had been sent before."
 
     @property
     def is_explained(self) -> bool:

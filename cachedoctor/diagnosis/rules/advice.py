@@ -167,7 +167,7 @@ def slot_options(session: Session, count: int) -> tuple[list[OptionChange], str]
             f"{name} does not show whether the slots divide its {size}; raise this size if prompts no longer fit.",
         )
     if each:
-        cost = f"--ctx-size is divided among the slots, so raise it to {count} x {each:,} tokens. A larger context costs KV memory."
+        cost = f"The context is divided among the slots, so raise --ctx-size to {count} x {each:,} tokens. A larger context costs KV memory."
         return as_typed(f"--parallel {count} --ctx-size {count * each}"), cost
     return [], (
         f"Set --parallel {count}, and --ctx-size to {count} times the size that one conversation needs: without --kv-unified the context is divided among the slots. A larger context costs KV memory."
@@ -387,7 +387,7 @@ def see_more(session: Session) -> Remedy:
             purpose="look",
         )
     return Remedy(
-        "This log already shows everything that this build can print. Only the client's request bodies can show the cause.",
+        "This log already shows all that this build can print. Only the client's request bodies can show the cause.",
         ["cachedoctor analyze server.log --requests bodies.jsonl"],
         purpose="look",
     )

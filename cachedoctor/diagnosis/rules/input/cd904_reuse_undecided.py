@@ -205,7 +205,7 @@ def _deciding(session: kit.Session) -> list[kit.Remedy]:
     """Say what decides: the bodies, one conversation alone, and what this server may lack."""
     remedies = [
         kit.Remedy(
-            "Pass the request bodies, which show which prompt continues which other prompt.",
+            "Pass the request bodies, which show which prompt continues which.",
             ["cachedoctor analyze server.log --requests bodies.jsonl"],
         ),
         kit.Remedy(

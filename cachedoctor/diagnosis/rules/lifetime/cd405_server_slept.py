@@ -22,7 +22,7 @@ def prove(s: kit.RuleContext, _: kit.Match) -> kit.Proof:
     slept = r.marks["slept"]
     shown = kit.marked(
         r,
-        ("select", "a slot unused since the wake-up"),
+        ("select", "unused since wake-up"),
         ("cached", "nothing to reuse"),
         ("timing", "the whole prompt computed"),
     )

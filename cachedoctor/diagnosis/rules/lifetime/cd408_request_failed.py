@@ -108,7 +108,7 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
 
 
 def _text(fault: _Fault, session: kit.Session, what: str) -> kit.FindingText:
-    room = advice.more_context(session, "Raise the context size, which is the size of the shared KV cache.", pool=True)
+    room = advice.more_context(session, "Raise the context size, which all slots share.", pool=True)
     remedies = [*([room] if fault.key in ("room", "retried") else []), *fault.remedies]
     return kit.FindingText(f"{fault.claim}: {what}", fault.why, remedies)
 

@@ -8,7 +8,7 @@ _ROOM = {
     "omlx": "If earlier conversations continue, give oMLX more cache: --hot-cache-max-size in memory, or --paged-ssd-cache-dir and --paged-ssd-cache-max-size on disk.",
     "ds4": "Set --kv-disk-dir FOLDER, which saves a conversation that another one replaces, up to --kv-disk-space-mb. ds4-server keeps only one conversation in memory.",
     "vllm-mlx": "If earlier conversations continue, give the cache more memory: --cache-memory-mb.",
-    "koboldcpp": "With newer versions of KoboldCpp, set --smartcache N, which keeps N more conversations in memory and restores them; by default KoboldCpp keeps one. "
+    "koboldcpp": "Set --smartcache N (newer versions of KoboldCpp) to keep N more conversations in memory; without it KoboldCpp keeps one. "
     "--noshift and --nofastforward disable reuse.",
     "ollama": "Raise OLLAMA_NUM_PARALLEL (1 by default): an ollama runner keeps so many conversations, each with its own context. More conversations need more memory.",
     "lmstudio": "Try a newer version of LM Studio, whose llama.cpp engine keeps more conversations in memory. This engine has no setting for their number.",

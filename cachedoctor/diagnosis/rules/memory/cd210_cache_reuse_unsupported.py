@@ -40,7 +40,7 @@ def _text(why: str, what: str) -> kit.FindingText:
     because = (
         "a multimodal projector is loaded"
         if why == "multimodal"
-        else "this model's memory cannot be shifted: it has several positions per token (M-RoPE, as in Qwen3.5), a sliding window without --swa-full, or (in builds of 2025) a recurrent state"
+        else "this model's memory cannot be shifted: it has several positions per token (M-RoPE, as in Qwen3.5), a sliding window without --swa-full, or (in builds of 2025) recurrent state"
     )
     return kit.FindingText(
         f"--cache-reuse has no effect here: {what}",

@@ -35,7 +35,7 @@ def _own_parts(session: kit.Session) -> kit.Remedy:
     if short := advice.memory_short(session, "the context"):
         return short
     count = max(session.at_once, 2) if session.at_once > 1 else 4
-    what = f"Or give every conversation its own slot ({count} slots {'here' if session.at_once > 1 else 'as an example'}). -c is then divided among the slots, so raise -c: a prompt longer than its slot's share is rejected."
+    what = f"Or give every conversation its own slot ({count} slots {'here' if session.at_once > 1 else 'as an example'}). The context is then divided among the slots, so raise -c: a prompt longer than its slot's share is rejected."
     each = advice.context_size(session)  # one conversation may be as long as the pool
     if each is None:
         return kit.Remedy(f"{what} The options are --no-kv-unified, --parallel {count} and --ctx-size.")
@@ -69,9 +69,7 @@ def _text(claim: str, session: kit.Session, place: str = "") -> kit.FindingText:
         claim,
         f"With unified KV memory all slots share one KV cache; if a batch finds no room, the server empties whole idle slots{place}.",
         [
-            advice.more_context(
-                session, "Raise the context size, which is the size of the shared KV cache.", pool=True
-            ),
+            advice.more_context(session, "Raise the context size, which all slots share.", pool=True),
             _own_parts(session),
             advice.cache_ram(session),
         ],
