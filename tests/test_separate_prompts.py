@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import made
 import pytest
+from conftest import FIXTURES
 
+import cachedoctor
 from cachedoctor.diagnosis.rules.client import cd105_history_rewritten as cd105
 from cachedoctor.diagnosis.rules.client import cd108_prefix_diverges_early as cd108
 from cachedoctor.diagnosis.rules.input import cd901_log_too_terse as cd901
@@ -15,7 +18,8 @@ from cachedoctor.diagnosis.rules.replaying import Setup
 from cachedoctor.diagnosis.rules.slots import cd308_shared_prefix_steal as cd308
 from cachedoctor.diagnosis.rules.slots import taken
 from cachedoctor.doctor.findings import groups
-from cachedoctor.model import Facts, First, Judged, Mark, PromptDiff, Request, Setting, Side, Verdict
+from cachedoctor.doctor.findings.history import FindingHistory
+from cachedoctor.model import Facts, First, Judged, Mark, PromptDiff, Report, Request, Setting, Side, Verdict
 
 INSTRUCTION = 276
 RAM_ON = {"cache_ram_mib": Setting(8192, 1)}
@@ -129,6 +133,9 @@ class AtWork:
     def ended_at(self, length: int, slack: int, before: int) -> bool:
         return False
 
+    def is_settled(self, thread: int | None, code: str) -> bool:
+        return False
+
 
 def remembering(remembered: AtWork, request: Request, *history: Request, **more: Any) -> RuleContext:
     judged = [Judged(one, Verdict(())) for one in history]
@@ -222,6 +229,66 @@ def test_prompts_that_grew_few_times_may_have_grown_by_chance(times: int, known:
     said = [Judged(turn(0), Verdict(())), *(Judged(turn(at + 1), Verdict(("CD108",))) for at in range(times))]
     context = RuleContext(request, Setup(Facts(0, "log", build=11549, settings=RAM_ON)), said, None, 1, 1)
     assert cd108._few(context) is few
+
+
+def test_too_few_lengths_that_grow_are_nobodys_fault() -> None:
+    """Four prompts in one slot, each longer than the last: chance, or a client that changes its head each time."""
+    request = turn(
+        2, reference_tokens=1705, common_prefix_tokens=300, cached_tokens=300, lost_tokens=1405, lost_client=1405,
+        outcome="reprocessed", lcp_exact=True,
+    )  # fmt: skip
+    match = cd108.decide(context(request, turn(0), turn(1)))
+    assert match is not None
+    assert (match.severity, match.confidence, match.undecided) == ("note", "low", True)
+
+
+def test_the_turn_that_decides_speaks_for_those_before_it() -> None:
+    """Conversation 0 grows four times; its earlier requests, and no other's, are asked about again."""
+    history = FindingHistory()
+    left_open = Verdict(("CD108",), undecided=True, left_open=("CD108",))
+    first, *perhaps, last = (turn(at) for at in range(5))
+    other = turn(9, thread=1, thread_turn=1)
+    for one in (first, *perhaps, other):
+        history.remember(Judged(one, Verdict() if one is first else left_open))
+    assert not history.is_settled(0, "CD108")
+    assert history.settle(last, "CD108") == perhaps
+    assert history.is_settled(0, "CD108")
+    assert not history.is_settled(1, "CD108")
+    assert history.settle(turn(5), "CD108") == []
+
+
+def test_what_no_longer_changes_is_not_asked_about_again() -> None:
+    history = FindingHistory()
+    for one in (turn(1), turn(40)):
+        history.remember(Judged(one, Verdict(("CD108",), undecided=True, left_open=("CD108",))))
+    assert [one.index for one in history.settle(turn(70), "CD108")] == [40]
+
+
+def test_a_log_that_goes_on_decides_what_was_left_open(tmp_path: Path) -> None:
+    """One of two chats has a clock in its head: 8 tokens of the template stay the same.
+
+    Its prompts left 1,927, 2,213, 2,499 and 2,785 tokens. The first of its losses alone may be chance, after the
+    fourth all are the client's. A request of the other chat, 1,641 tokens, is not among them.
+    """
+    log = FIXTURES / "days" / "dense-clock_beside_one-b11549-default" / "server.log"
+    whole = cachedoctor.analyze(log)
+    *early, last = list(whole.requests)[:8]
+    assert [row.index for row in early if row.avoidable_tokens] == [4, 6]
+    cut = tmp_path / "cut.log"
+    cut.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[: last.last_line]))
+    perhaps, found = charged(cachedoctor.analyze(cut)), charged(whole)
+    assert perhaps == {"undecided": 1633 + 1919 + 2205, "avoidable": 0, "said": [("note", [1, 4, 6])]}
+    assert found == {
+        "client": 2205 + 2491 + 2777, "undecided": 1633 + 1919, "avoidable": 1919 + 2205 + 2491 + 2777,
+        "said": [("warning", [4, 6, 8, 10]), ("note", [1])],
+    }  # fmt: skip
+
+
+def charged(report: Report) -> dict[str, Any]:
+    """Tokens of the log that were computed again, by whom; what is avoidable, and the requests of CD108."""
+    again = {one.row: one.tokens for one in report.accounts[0].entries if one.row in ("client", "undecided")}
+    said = [(one.severity, one.requests) for one in report.findings if one.code == "CD108"]
+    return {**again, "avoidable": report.totals.avoidable_tokens, "said": said}
 
 
 @pytest.mark.parametrize(("lengths", "few"), [((1900, 1966, 2035, 2104), False), ((1900, 1966, 2035, 2600), True)])

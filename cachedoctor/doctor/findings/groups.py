@@ -138,6 +138,11 @@ class FindingGroups:
         """Time that the fixes would have saved, milliseconds."""
         return (self._ns + sum(self._whole(said)[1] for said in self._waiting.values())) / 1e6
 
+    def left_open(self, request: Request) -> tuple[str, ...]:
+        """Codes of the rules that leave the cause of a request open that is not final yet."""
+        said = self._waiting.get(request.index)
+        return () if said is None else tuple(cost.rule.code for cost in said.costs if cost.match.undecided)
+
     def said_of(self, request: Request) -> tuple[int, int, str | None, bool, bool]:
         """What is said of a request that is not final yet.
 
