@@ -344,7 +344,7 @@ def _finding(
         severity=_severity(rule, group, warn_tokens),
         confidence=confidence,
         claim=words.claim + _changed(words.claim, proof.difference, group.count) + _overlap(group),
-        requests=sorted(group.first) + worst,
+        requests=group.first + worst,
         count=group.count,
         evidence=_evidence([proof.primary, *proof.related], group.session),
         cost=_cost(group),

@@ -124,7 +124,7 @@ class FindingHistory(msgspec.Struct, gc=False):
         return queue
 
     def settle(self, request: Request, code: str) -> list[Request]:
-        """Note that a rule decided; returns the requests of the thread that it left open, and that still change."""
+        """Note that a rule decided; returns the requests of the thread of which it spoke, and that still change."""
         thread = request.thread
         if thread is None or (thread, code) in self.settled:
             return []
@@ -132,7 +132,7 @@ class FindingHistory(msgspec.Struct, gc=False):
         return [
             one.request
             for one in self.threads.get(thread, ())
-            if code in one.verdict.left_open and 0 < request.index - one.request.index < _FINAL
+            if code in one.verdict.codes and 0 < request.index - one.request.index < _FINAL
         ]
 
     def is_settled(self, thread: int | None, code: str) -> bool:

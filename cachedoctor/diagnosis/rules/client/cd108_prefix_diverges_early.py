@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
-from cachedoctor.diagnosis.rules import advice, kit, ram
+from cachedoctor.diagnosis.rules import advice, kit, ram, separate
 from cachedoctor.diagnosis.rules.checkpoints import held_whole, serves
 from cachedoctor.diagnosis.rules.client import changes
 from cachedoctor.diagnosis.rules.client.changes import is_early
@@ -80,7 +80,7 @@ def _perhaps_separate(s: kit.RuleContext) -> bool:
     r = s.request
     listed = r.ram_refused and r.reference_lcp is not None and s.own_slot is not True
     elsewhere = any(one.thread == r.thread and one.length == r.reference_tokens for one in r.seen.choice.others)
-    if _returned_alone(s) or _others_share(s):
+    if _returned_alone(s) or _others_share(s) or (not s.known and separate.ends_alike(s.history, 2)):
         return True
     if not (listed or elsewhere or kit.passed_over(s.request)):
         return False
