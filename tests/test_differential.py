@@ -148,7 +148,7 @@ def test_a_first_prompt_cannot_be_in_a_ram_cache_that_works(turn: int, kind: str
 
 
 def test_little_that_is_telling_does_not_stand_for_all() -> None:
-    """423 tokens that differ, beside first prompts of 1,500 in empty slots: nothing is wrong with most of it."""
+    """423 tokens that differ, beside first prompts of 1,500 in empty slots: most of it is fine."""
     known = facts()
     new = [
         request(

@@ -10,7 +10,7 @@ import pytest
 from conftest import FIXTURES
 
 import cachedoctor
-from cachedoctor.diagnosis.rules import separate as forms
+from cachedoctor.diagnosis.rules import lengths as forms
 from cachedoctor.diagnosis.rules.client import cd105_history_rewritten as cd105
 from cachedoctor.diagnosis.rules.client import cd108_prefix_diverges_early as cd108
 from cachedoctor.diagnosis.rules.input import cd901_log_too_terse as cd901
@@ -286,7 +286,7 @@ def test_a_log_that_goes_on_decides_what_was_left_open(tmp_path: Path) -> None:
 
 
 def charged(report: Report) -> dict[str, Any]:
-    """Tokens of the log that were computed again, by whom; what is avoidable, and the requests of CD108."""
+    """Recomputed tokens of the log, by whom; what is avoidable, and the requests of CD108."""
     again = {one.row: one.tokens for one in report.accounts[0].entries if one.row in ("client", "undecided")}
     said = [(one.severity, one.requests) for one in report.findings if one.code == "CD108"]
     return {**again, "avoidable": report.totals.avoidable_tokens, "said": said}
@@ -372,7 +372,7 @@ def test_the_server_loses_little_of_what_is_completed_or_ends_in_several_ways(
     assert (said.tokens, said.confidence) == (1433, "high")
 
 
-def test_a_whole_prompt_before_another_reply_is_no_end_that_stays_the_same() -> None:
+def test_a_whole_prompt_before_another_reply_does_not_stay_the_same_at_its_end() -> None:
     """A reply without its reasoning: each prompt begins with all of the one before."""
     assert not forms.constant_end(prompts_of(((2715, 0), (3160, 2715), (3608, 3160))), 2)
 

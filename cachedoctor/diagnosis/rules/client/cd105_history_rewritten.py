@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from cachedoctor.diagnosis.rules import advice, kit, ram, separate
+from cachedoctor.diagnosis.rules import advice, kit, lengths
 from cachedoctor.diagnosis.rules.client import changes
 from cachedoctor.diagnosis.rules.client.changes import (
     by_difference,
@@ -16,8 +16,8 @@ from cachedoctor.diagnosis.rules.client.changes import (
     why_before,
     why_client,
 )
+from cachedoctor.diagnosis.rules.lengths import LATE, SAME_PLACE
 from cachedoctor.diagnosis.rules.measured import own_settings
-from cachedoctor.diagnosis.rules.separate import LATE, SAME_PLACE
 from cachedoctor.knowledge.decision import FRAME
 
 _APPEND = kit.Remedy(
@@ -59,7 +59,7 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
     if asked is not None and s.lost:
         return from_prompts(s, asked)
     first = s.changed(*_KINDS) or _written_anew(s)
-    elsewhere = s.own_slot is False and not ram.copy_refused(s) and not _parts_by_text(s)
+    elsewhere = s.own_slot is False and not lengths.copy_refused(s) and not _parts_by_text(s)
     if not s.lost or (s.early and not _goes_on(s) and (first is None or elsewhere)):
         return None
     if first is not None:
@@ -81,12 +81,12 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
     again = not _wanted(s) and (sum(earlier) >= 2 or earlier[-1:] == [True])
     # A single edit or compaction was wanted: no fix would have saved it. Nor is a changed reply sent again as a whole.
     tokens = cost_of_change(s) if again and not _in_last_reply(s) else 0
-    if again and (separate.one_form(s) or s.is_settled("CD105")):
+    if again and (lengths.one_form(s) or s.is_settled("CD105")):
         # separate prompts look the same, of which nobody could have reused more
         return kit.Match(0, "low", at_most=s.client_lost, severity="note", undecided=True, settles=True)
-    if tokens and (_drops(s) or separate.constant_end(s, 2) or separate.in_variants(s)):
+    if tokens and (_drops(s) or lengths.constant_end(s, 2) or lengths.in_variants(s)):
         return kit.Match(0, "low", at_most=tokens, severity="note")
-    sure = s.own_slot and not r.other_candidates and not _others(s) and (again or not separate.in_first_prompt(s))
+    sure = s.own_slot and not r.other_candidates and not _others(s) and (again or not lengths.in_first_prompt(s))
     return kit.Match(tokens, "medium" if sure else "low")
 
 
@@ -213,7 +213,7 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
             "changed": r.lost_client,
             "fixed": _same_place(s),
             "below": s.server_lost if r.cut and r.seen.restored and s.server_lost >= SPAN_LEAST else None,
-            "end": separate.constant_end(s, 1),
+            "end": lengths.constant_end(s, 1),
             "two": bool(r.other_candidates) or _others(s),
             "compared": s.difference is not None,
         },
@@ -222,11 +222,11 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
 
 def _others(s: kit.RuleContext) -> bool:
     """Whether conversations with one system prompt have these lengths: in turn, or each new, so that prompts do not grow."""
-    if not s.history or not separate.in_first_prompt(s):
+    if not s.history or not lengths.in_first_prompt(s):
         return False
-    lengths = separate.lengths(s)
-    stands = any(after <= before + SAME_PLACE for before, after in pairwise(lengths))
-    return stands or (ram.goes_on_earlier(s) and not _same_place(s))
+    sizes = lengths.of_prompts(s)
+    stands = any(after <= before + SAME_PLACE for before, after in pairwise(sizes))
+    return stands or (lengths.goes_on_earlier(s) and not _same_place(s))
 
 
 def _same_place(s: kit.RuleContext) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
-from cachedoctor.diagnosis.rules import advice, kit, ram, separate
+from cachedoctor.diagnosis.rules import advice, kit, lengths
 from cachedoctor.diagnosis.rules.checkpoints import held_whole, serves
 from cachedoctor.diagnosis.rules.client import changes
 from cachedoctor.diagnosis.rules.client.changes import is_early
@@ -56,7 +56,7 @@ def _confidence(s: kit.RuleContext) -> kit.Confidence:
     if s.own_slot is False:
         found = r.seen.choice.looked or (s.setup.ram_keeps_all and s.returns)
         return "medium" if found and repeated else "low"
-    if s.own_slot is None or r.other_candidates or ram.takes_turns(s):
+    if s.own_slot is None or r.other_candidates or lengths.takes_turns(s):
         return "low"
     if not repeated:
         return "low"  # once: the slot may have been erased, or a new conversation begun that happens to be longer
@@ -80,7 +80,7 @@ def _perhaps_separate(s: kit.RuleContext) -> bool:
     r = s.request
     listed = r.ram_refused and r.reference_lcp is not None and s.own_slot is not True
     elsewhere = any(one.thread == r.thread and one.length == r.reference_tokens for one in r.seen.choice.others)
-    if _returned_alone(s) or _others_share(s) or (not s.known and separate.ends_alike(s.history, 2)):
+    if _returned_alone(s) or _others_share(s) or (not s.known and lengths.ends_alike(s.history, 2)):
         return True
     if not (listed or elsewhere or kit.passed_over(s.request)):
         return False
@@ -203,7 +203,7 @@ def _perhaps_erased(s: kit.RuleContext) -> bool:
 
 def decide(s: kit.RuleContext) -> kit.Match | None:
     """Fire when the common prefix is short and the slot held, or may have held, this thread's previous turn."""
-    if not s.lost or not s.early or (s.own_slot is False and not ram.copy_refused(s)):
+    if not s.lost or not s.early or (s.own_slot is False and not lengths.copy_refused(s)):
         return None
     if s.changed("appended") or _drafts(s) or s.is_infill:  # the client only added, or sent something else
         return None
@@ -322,7 +322,7 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
         else "ram"
         if r.ram_refused
         else s.own_slot,
-        "turns": ram.takes_turns(s),
+        "turns": lengths.takes_turns(s),
         "first": _second(s) or (match.confidence == "low" and not s.setup.ram_keeps_all),
         "new": match.undecided and not (r.cut or kit.passed_over(s.request) or match.found == _FEW),
         "one_shot": match.confidence != "high" and r.thread != r.held_thread,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from cachedoctor.diagnosis.rules import advice, kit, separate
+from cachedoctor.diagnosis.rules import advice, kit, lengths
 from cachedoctor.diagnosis.rules.checkpoints import CLEARED, same_prefix, server_could_not, serves
 from cachedoctor.knowledge.server_options import CHECKPOINT_MIN_STEP
 
@@ -39,7 +39,7 @@ def far_below(s: kit.RuleContext) -> bool:
 def decide(s: kit.RuleContext) -> kit.Match | None:
     """Fire when the memory needs a checkpoint at or below the prefix and had none, or one far below alone."""
     match = _missing(s)
-    return match if match is None else separate.noted(s, "CD201", match)
+    return match if match is None else lengths.noted(s, "CD201", match)
 
 
 def _missing(s: kit.RuleContext) -> kit.Match | None:
@@ -186,7 +186,7 @@ def _say_far(g: kit.MatchGroup) -> kit.FindingText:
                     )
                 ]
             ),
-            *separate.left_open(g),
+            *lengths.left_open(g),
         ],
         _SOURCES,
     )
@@ -221,7 +221,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
         [
             *([same_prefix(r.common_prefix_tokens)] if _is_servers(r) else []),
             *_look_alikes(g),
-            *separate.left_open(g),
+            *lengths.left_open(g),
         ],
         _SOURCES,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cachedoctor.diagnosis.rules import advice, kit, separate
+from cachedoctor.diagnosis.rules import advice, kit, lengths
 from cachedoctor.diagnosis.rules.checkpoints import held_whole, serves
 from cachedoctor.knowledge import server_options
 from cachedoctor.knowledge.builds import NEWEST
@@ -69,7 +69,7 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
     if best.pos_min < best.pos_max and s.facts.at_least(FIXED) is True:
         sure = False  # the wrong comparison is fixed; what still refuses a window does so on purpose (b9713 and newer)
     match = kit.Match(covered(best, lcp) - (r.cached_tokens or 0), "high" if sure else "medium", found=best)
-    return separate.noted(s, "CD205", match)
+    return lengths.noted(s, "CD205", match)
 
 
 def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
@@ -159,7 +159,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
         [
             *([] if f["early"] else [kit.RuledOut("prefix-diverges-early", _shown(f))]),
             kit.RuledOut("no-usable-checkpoint", f"{at_hand} was usable"),
-            *separate.left_open(g),
+            *lengths.left_open(g),
         ],
         ["https://github.com/ggml-org/llama.cpp/pull/21510"],
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cachedoctor.diagnosis.rules.kit import SHORT, RuleContext
-from cachedoctor.diagnosis.rules.ram import UNSEARCHED
+from cachedoctor.diagnosis.rules.lengths import UNSEARCHED
 from cachedoctor.knowledge.decision import FRAME
 from cachedoctor.model import Request, RuledOut
 
