@@ -93,6 +93,17 @@ RIGHT: dict[str, set[str]] = {
     "ages_rewritten": {"history-rewritten", "volatile-prefix"},
     # branch, commit and changed files, behind tools and 260 tokens of rules
     "git_state_in_system": {"volatile-prefix"},
+    # ``--no-cache-prompt``: the option is in no body
+    "cache_off_by_option": {"cache-prompt-off"},
+    "slot_erased": {"slot-erased"},
+    # a turn that shares less than nine tenths goes to the slot that was idle longest, and its own slot keeps the rest;
+    # neither more slots nor the RAM cache fix it
+    "similarity_strict": {"slot-held-other-prompt"},
+    # two chats on one slot with other adapters: a slot each fixes it, too
+    "lora_switched": SLOT_TAKEN | {"lora-changed"},
+    "images_dropped": {"history-rewritten", "image-changed"},
+    # the picture is in the first message, behind a system prompt of 600 tokens
+    "image_packed_again": {"image-changed", "history-rewritten"},
 }
 """Answers after which the day is fixed, by cause."""
 
@@ -129,6 +140,8 @@ NEAR: dict[str, set[str]] = {
     "log_in_system": _CHANGED_HEAD,
     "ages_rewritten": _CHANGED_HEAD,
     "git_state_in_system": {"prefix-diverges-early", "history-rewritten"},
+    "images_dropped": _CHANGED_HEAD,
+    "image_packed_again": _CHANGED_HEAD,
 }
 """Answers that say as much as a log without text can show, and how to see more."""
 
