@@ -102,6 +102,8 @@ RIGHT: dict[str, set[str]] = {
     # two chats on one slot with other adapters: a slot each fixes it, too
     "lora_switched": SLOT_TAKEN | {"lora-changed"},
     "images_dropped": {"history-rewritten", "image-changed"},
+    # who writes stands before the rules
+    "customer_first": {"volatile-prefix", "history-rewritten"},
     # the picture is in the first message, behind a system prompt of 600 tokens
     "image_packed_again": {"image-changed", "history-rewritten"},
 }
@@ -142,6 +144,7 @@ NEAR: dict[str, set[str]] = {
     "git_state_in_system": {"prefix-diverges-early", "history-rewritten"},
     "images_dropped": _CHANGED_HEAD,
     "image_packed_again": _CHANGED_HEAD,
+    "customer_first": _CHANGED_HEAD,
 }
 """Answers that say as much as a log without text can show, and how to see more."""
 

@@ -60,7 +60,7 @@ TRUE: dict[str, set[Candidate]] = {
     "log_in_system": {"head", "body"}, "ages_rewritten": {"head", "body"},
     "git_state_in_system": {"head", "body"}, "results_pruned": {"body"},
     "cache_off_by_option": {"nocache"}, "similarity_strict": {"slots"}, "images_dropped": {"body"},
-    "image_packed_again": {"head", "body"},
+    "image_packed_again": {"head", "body"}, "customer_first": {"head"},
     "none": {"none"},
     # runs of one scenario each (benchmarks/diagnosis.py)
     "client_prefix_mutation_billing_header_cch": {"head"}, "client_prefix_mutation_billing_header_cc_version": {"head"},

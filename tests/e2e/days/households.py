@@ -13,7 +13,7 @@ import time
 import zlib
 
 from e2e.client import Message, prose, system, user
-from e2e.days.recorder import INFILL, Recorder
+from e2e.days.recorder import EMBEDDINGS, INFILL, Recorder
 from e2e.days.talk import Talk, at_random, tools
 
 SIDE = 56
@@ -328,6 +328,47 @@ def numbered_workers(day: Recorder, faulty: bool) -> None:
         mark = next(number) if faulty else 1
         talks[which].head = f"[req {mark}] {prose(3341 + which, 1300 + 400 * which)}"
         talks[which].ask(chance.randrange(80, 420), tokens=15)
+
+
+def dated_job(day: Recorder, faulty: bool) -> None:
+    """A job that asks a new question every quarter of an hour, with the time in front of a manual of 2,000 tokens."""
+    chance = random.Random(526)
+    for number in range(11):
+        clock = f"Time: 2026-11-02 {7 + number // 4 * faulty}:{15 * (number % 4) * faulty:02}\n"
+        question = [system(clock + prose(3351, 2000)), user(prose(3360 + number, chance.randrange(60, 400)))]
+        day.chat(f"job{number}", "job", question, 15)
+
+
+def customer_first(day: Recorder, faulty: bool) -> None:
+    """Mails of customers that are answered once each: who writes, then rules of 1,700 tokens, then the mail; fixed,
+    the rules come first."""
+    chance = random.Random(527)
+    for number in range(12):
+        who, rules = prose(3381 + number, chance.randrange(60, 140)), prose(3380, 1700)
+        head = f"Customer: {who}\n{rules}" if faulty else f"{rules}\nCustomer: {who}"
+        day.chat(f"mail{number}", "mails", [system(head), user(prose(8700 + number, chance.randrange(100, 700)))], 30)
+
+
+def questions_embedded(day: Recorder, faulty: bool) -> None:
+    """Two chats about documents on two slots, whose program has each question embedded by the same server."""
+    chance = random.Random(528)
+    talks = [Talk(day, f"reader{i + 1}", prose(3401 + i, 1500 + 300 * i)) for i in range(2)]
+    for turn in range(10):
+        text = {"input": prose(8750 + turn, chance.randrange(30, 120))}
+        day.post(EMBEDDINGS, f"question{turn}", "search", text)
+        talks[turn % 2 if turn < 4 else chance.randrange(2)].ask(chance.randrange(90, 400), tokens=15)
+
+
+def crowd(day: Recorder, faulty: bool) -> None:
+    """Six people who write at the same time and wait for their turn at two slots."""
+    talks = [Talk(day, f"face{i + 1}", prose(3411 + i, 1000 + 170 * i)) for i in range(6)]
+
+    def chat(talk: Talk, chance: random.Random) -> None:
+        for _ in range(4):
+            talk.ask(chance.randrange(80, 400), tokens=20)
+            time.sleep(chance.random() / 5)
+
+    day.together(*(lambda talk=talk, i=i: chat(talk, random.Random(530 + i)) for i, talk in enumerate(talks)))
 
 
 # ---- a question for a title, used by days with nothing to fix as well

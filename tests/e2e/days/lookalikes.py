@@ -213,3 +213,43 @@ def full_window(day: Recorder, faulty: bool) -> None:
         if turn in (4, 7, 9):
             del chat.messages[-4:]
         chat.ask(chance.randrange(150, 500), tokens=25)
+
+
+def context_full(day: Recorder, faulty: bool) -> None:
+    """Three chats one after another; the last reply of each is cut as the context is full, and the next chat begins
+    with a summary."""
+    chance = random.Random(620)
+    for number in range(3):
+        chat = Talk(day, f"chat{number}", f"{prose(3731, 800)}\nSummary: {prose(3732 + number, 300)}")
+        while sum(len(message["content"]) for message in chat.prompt()) < 3000:
+            chat.ask(chance.randrange(200, 400), tokens=40)
+        chat.ask(300, tokens=1500)
+
+
+def status_polled(day: Recorder, faulty: bool) -> None:
+    """Two chats of a program that counts tokens and looks at the slots before each request."""
+    chance = random.Random(621)
+    talks = [Talk(day, f"chat{i + 1}", prose(3741 + i, 1200 + 200 * i), "webui") for i in range(2)]
+    for _ in range(10):
+        talk = chance.choice(talks)
+        day.server.post("/tokenize", {"content": talk.head})
+        day.server.post("/apply-template", {"messages": talk.prompt()})
+        talk.ask(chance.randrange(80, 400), tokens=25)
+
+
+def two_programs(day: Recorder, faulty: bool) -> None:
+    """Two agents on one slot that have the same tools in another order each, always the same one."""
+    every, chance = tools(4, 15), random.Random(622)
+    first = Talk(day, "first", prose(3751, 700), tools=every)
+    second = Talk(day, "second", prose(3752, 900), tools=[every[2], every[0], every[3], every[1]])
+    for agent in (first, second):
+        agent.ask(250)
+    for _ in range(9):
+        chance.choice((first, second)).step(chance.randrange(120, 450))
+
+
+def three_answers(day: Recorder, faulty: bool) -> None:
+    """A chat whose program asks for three answers to each question and keeps the first one."""
+    chat, chance = Talk(day, "chat", prose(3761, 1400)), random.Random(623)
+    for _ in range(7):
+        chat.ask(chance.randrange(80, 400), tokens=20, n=3)

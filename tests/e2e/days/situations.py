@@ -192,6 +192,11 @@ ALL = [
         "rewritten_scene", households.rewritten_scene, slots(1, "--ctx-checkpoints", "0"), "checkpoints_off", slots(1),
         kinds=GOES_BACK,
     ),
+    Situation(
+        "questions_embedded", households.questions_embedded, slots(2, "--embeddings", "--pooling", "last"),
+        "slot_taken_unsaved", slots(4, "--embeddings", "--pooling", "last"), kinds=DENSE,
+    ),
+    Situation("crowd", households.crowd, slots(2, *RAM_OFF), "slots_taken_ram_off", slots(2)),
     # ---- the client loses
     Situation("clock_beside", traffic.clock_beside, slots(2), "clock"),
     Situation("clock_beside_four", traffic.clock_beside, slots(4), "clock"),
@@ -282,6 +287,8 @@ ALL = [
     Situation("permissions_change", households.permissions_change, slots(2, *RAM_OFF), "tools_come_and_go"),
     Situation("uncached_translator", households.uncached_translator, slots(2), "cache_prompt_false"),
     Situation("numbered_workers", households.numbered_workers, slots(3, *RAM_OFF), "request_ids"),
+    Situation("dated_job", households.dated_job, slots(1), "clock"),
+    Situation("customer_first", households.customer_first, slots(2), "customer_first"),
     # ---- together
     Situation("cold_burst", traffic.cold_burst, ("-np", "4", "-kvu", "-c", "32768"), "together"),
     Situation("batch_at_once", studios.batch_at_once, slots(4), "together"),
@@ -375,4 +382,9 @@ ALL = [
     Situation("reviews_by_size", lookalikes.reviews_by_size, slots(2)),
     Situation("drafted", lookalikes.drafted, slots(2, "-md", "dense.gguf"), kinds=DENSE),
     Situation("full_window", lookalikes.full_window, slots(1, "--swa-full"), kinds=SWA),
+    Situation("crowd_kept", households.crowd, slots(2)),
+    Situation("context_full", lookalikes.context_full, slots(1, each=4096)),
+    Situation("status_polled", lookalikes.status_polled, slots(2)),
+    Situation("two_programs", lookalikes.two_programs, slots(1)),
+    Situation("three_answers", lookalikes.three_answers, slots(4), kinds=DENSE),
 ]  # fmt: skip
