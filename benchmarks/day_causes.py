@@ -102,7 +102,7 @@ RIGHT: dict[str, set[str]] = {
     # two chats on one slot with other adapters: a slot each fixes it, too
     "lora_switched": SLOT_TAKEN | {"lora-changed"},
     "images_dropped": {"history-rewritten", "image-changed"},
-    # by chance the dated chat is asked as often as the three others: slots, RAM cache and the time each save a part
+    # the dated chat has the longest prompts and loses as much as the others: slots, RAM and the time each save a part
     "slots_and_clock": SLOT_TAKEN | {"cache-ram-disabled", "volatile-prefix"},
     # a list of tools comes back: the RAM cache alone saves 71 % of what one list does
     "tools_and_slots": SLOT_TAKEN | {"cache-ram-disabled", "tools-changed"},
