@@ -93,6 +93,33 @@ RIGHT: dict[str, set[str]] = {
     "ages_rewritten": {"history-rewritten", "volatile-prefix"},
     # branch, commit and changed files, behind tools and 260 tokens of rules
     "git_state_in_system": {"volatile-prefix"},
+    # ``--no-cache-prompt``: the option is in no body
+    "cache_off_by_option": {"cache-prompt-off"},
+    "slot_erased": {"slot-erased"},
+    # a turn that shares less than nine tenths goes to the slot that was idle longest, and its own slot keeps the rest;
+    # more slots make it worse; the RAM cache saves 68 % of what the default threshold does
+    "similarity_strict": {"slot-held-other-prompt", "cache-ram-disabled"},
+    # two chats on one slot with other adapters: a slot each fixes it, too
+    "lora_switched": SLOT_TAKEN | {"lora-changed"},
+    "images_dropped": {"history-rewritten", "image-changed"},
+    # the dated chat has the longest prompts and loses as much as the others: slots, RAM and the time each save a part
+    "slots_and_clock": SLOT_TAKEN | {"cache-ram-disabled", "volatile-prefix"},
+    # a list of tools comes back: the RAM cache alone saves 71 % of what one list does
+    "tools_and_slots": SLOT_TAKEN | {"cache-ram-disabled", "tools-changed"},
+    # b9294 computes a recurrent state anew without checkpoints even where the prompt only grows; b11549 does not
+    "checkpoints_off_old_build": {"checkpoints-disabled", "swa-threshold-misfire"},
+    # b8672 does not find cells for a prompt of a sliding window that comes back from RAM; a slot each fixes it
+    "restore_failed": {"prompt-cache-restore-failed"},
+    "ram_small_and_restore_failed": {
+        "slot-contention",
+        "cache-ram-too-small",
+        "idle-slots-cleared",
+        "prompt-cache-restore-failed",
+    },
+    # who writes stands before the rules
+    "customer_first": {"volatile-prefix", "history-rewritten"},
+    # the picture is in the first message, behind a system prompt of 600 tokens
+    "image_packed_again": {"image-changed", "history-rewritten"},
 }
 """Answers after which the day is fixed, by cause."""
 
@@ -129,6 +156,12 @@ NEAR: dict[str, set[str]] = {
     "log_in_system": _CHANGED_HEAD,
     "ages_rewritten": _CHANGED_HEAD,
     "git_state_in_system": {"prefix-diverges-early", "history-rewritten"},
+    "images_dropped": _CHANGED_HEAD,
+    "image_packed_again": _CHANGED_HEAD,
+    "customer_first": _CHANGED_HEAD,
+    "slots_and_clock": _CHANGED_HEAD,
+    "tools_and_slots": {"prefix-diverges-early", "history-rewritten"},
+    "checkpoints_off_old_build": {"no-usable-checkpoint"},
 }
 """Answers that say as much as a log without text can show, and how to see more."""
 

@@ -58,7 +58,11 @@ TRUE: dict[str, set[Candidate]] = {
     "compacts_often": {"body"}, "answers_rewritten": {"body"}, "greeting_varies": {"head"},
     "first_message_stamped": {"head", "body"}, "newest_first": {"head", "body"},
     "log_in_system": {"head", "body"}, "ages_rewritten": {"head", "body"},
-    "git_state_in_system": {"head", "body"},
+    "git_state_in_system": {"head", "body"}, "results_pruned": {"body"},
+    "cache_off_by_option": {"nocache"}, "similarity_strict": {"slots"}, "images_dropped": {"body"},
+    "image_packed_again": {"head", "body"}, "customer_first": {"head"},
+    "slots_and_clock": {"slots", "head"}, "tools_and_slots": {"head", "slots"},
+    "checkpoints_off_old_build": {"checkpoint"}, "ram_small_and_restore_failed": {"slots"},
     "none": {"none"},
     # runs of one scenario each (benchmarks/diagnosis.py)
     "client_prefix_mutation_billing_header_cch": {"head"}, "client_prefix_mutation_billing_header_cc_version": {"head"},

@@ -123,6 +123,15 @@ def test_a_cause_of_the_client_takes_of_what_is_open_what_it_cost_unless_it_is_a
     assert rows(unknown, "CD108", avoidable_tokens=1991, undecided=True) == open_
 
 
+def test_what_a_rule_of_the_client_leaves_open_is_undecided_beside_a_cause_of_the_server() -> None:
+    """The memory could not go back, which is certain; that the client changed its prompt is not."""
+    changed = turn(cached_tokens=0, common_prefix_tokens=500, lost_tokens=2000, outcome="reprocessed")
+    decided = rows(changed, "CD108", "CD201", avoidable_tokens=2000)
+    assert decided == {"new": 300, "client": 1500, "server": 500}
+    left_open = rows(changed, "CD108", "CD201", avoidable_tokens=500, left_open=("CD108",))
+    assert left_open == {"new": 300, "undecided": 1500, "server": 500}
+
+
 def test_the_copy_in_the_ram_cache_tells_who_changed_what() -> None:
     """1,500 tokens of it are in the prompt; or 5, where the 9 that were reused are another conversation's."""
     taken: dict[str, Any] = {"cached_tokens": 9, "common_prefix_tokens": 9, "held_thread": 1, "lost_tokens": 1991}

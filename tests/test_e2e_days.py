@@ -172,6 +172,33 @@ def test_a_loss_of_less_than_2_percent_is_none() -> None:
     assert truth.side(total) == "none"
 
 
+def test_a_bare_prompt_is_rendered_as_it_is() -> None:
+    assert rendered({"prompt": "<|fim_prefix|>a<|fim_suffix|>b"}) == "<|fim_prefix|>a<|fim_suffix|>b"
+
+
+def test_the_system_field_of_messages_is_a_system_message() -> None:
+    said = [{"role": "user", "content": "hello"}]
+    as_chat = {"messages": [{"role": "system", "content": "be kind"}, *said]}
+    assert rendered({"system": "be kind", "messages": said}) == rendered(as_chat)
+
+
+def test_pictures_are_sixteen_tokens_and_part_where_their_bytes_differ() -> None:
+    def asked(url: str) -> str:
+        image = {"type": "image_url", "image_url": {"url": url}}
+        content = [image, {"type": "text", "text": "what is there?"}]
+        return tokens(rendered({"messages": [{"role": "user", "content": content}]}))
+
+    without = tokens(rendered({"messages": [{"role": "user", "content": "what is there?"}]}))
+    assert len(asked("one")) == len(without) + 16
+    assert asked("one") == asked("one")
+    assert common(asked("one"), asked("two")) == common(asked("one"), without)
+
+
+def test_the_counts_of_messages_are_read_from_their_usage() -> None:
+    usage = {"input_tokens": 45, "cache_read_input_tokens": 200, "output_tokens": 4}
+    assert truth.counts({"usage": usage}) == (245, 200)
+
+
 def test_names_of_situations_are_names_of_folders() -> None:
     names = [situation.name for situation in situations.ALL]
     assert len(set(names)) == len(names)

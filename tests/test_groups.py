@@ -50,6 +50,19 @@ def test_two_causes_of_one_request_count_once_in_the_sum() -> None:
     assert groups.avoidable_tokens == 7_000
 
 
+def test_what_is_judged_again_keeps_its_place() -> None:
+    """Of two that cost the same the first stands for both, also where it was asked about again."""
+    groups = FindingGroups()
+    first, second = request(0), request(1)
+    for one in (first, second):
+        add(groups, "CD105", match(1_000), one)
+    groups.retract(first.index)
+    add(groups, "CD105", match(1_000), first)
+    ((_, group),) = groups.items()
+    assert group.first == [0, 1]
+    assert group.worst_request is first
+
+
 def test_what_is_taken_back_leaves_no_trace() -> None:
     groups = FindingGroups()
     kept, mistaken = request(0), request(1)

@@ -23,7 +23,7 @@ from cachedoctor.model.signs import MARKS_ALONE, MARKS_OF_LOSS, SIGNS, MarkName,
 
 RULES = ROOT / "cachedoctor" / "diagnosis" / "rules"
 PACKAGE = "cachedoctor.diagnosis.rules"
-SHARED = {"advice", "checkpoints", "kit", "measured", "ram"}
+SHARED = {"advice", "checkpoints", "kit", "lengths", "measured"}
 """Modules for the rules of several families; a list that only shrinks."""
 MOST_FILES = 6
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import made
 import pytest
+from conftest import FIXTURES
 
+import cachedoctor
+from cachedoctor.diagnosis.rules import lengths as forms
 from cachedoctor.diagnosis.rules.client import cd105_history_rewritten as cd105
 from cachedoctor.diagnosis.rules.client import cd108_prefix_diverges_early as cd108
 from cachedoctor.diagnosis.rules.input import cd901_log_too_terse as cd901
@@ -15,7 +19,8 @@ from cachedoctor.diagnosis.rules.replaying import Setup
 from cachedoctor.diagnosis.rules.slots import cd308_shared_prefix_steal as cd308
 from cachedoctor.diagnosis.rules.slots import taken
 from cachedoctor.doctor.findings import groups
-from cachedoctor.model import Facts, First, Judged, Mark, PromptDiff, Request, Setting, Side, Verdict
+from cachedoctor.doctor.findings.history import FindingHistory
+from cachedoctor.model import Facts, First, Judged, Mark, PromptDiff, Report, Request, Setting, Side, Verdict
 
 INSTRUCTION = 276
 RAM_ON = {"cache_ram_mib": Setting(8192, 1)}
@@ -129,6 +134,9 @@ class AtWork:
     def ended_at(self, length: int, slack: int, before: int) -> bool:
         return False
 
+    def is_settled(self, thread: int | None, code: str) -> bool:
+        return False
+
 
 def remembering(remembered: AtWork, request: Request, *history: Request, **more: Any) -> RuleContext:
     judged = [Judged(one, Verdict(())) for one in history]
@@ -182,7 +190,7 @@ def test_a_reply_that_no_body_has_may_have_been_changed(shared: int, changed: bo
 def test_prompts_of_one_instruction_that_grow_and_shrink_are_separate(lengths: tuple[int, ...], separate: bool) -> None:
     """A conversation grows, and a client that drops more and more of it sends less each time."""
     *before, last = (turn(at, prompt_tokens=n, common_prefix_tokens=640) for at, n in enumerate(lengths))
-    assert cd105._one_form(context(last, *before)) is separate
+    assert forms.one_form(context(last, *before)) is separate
 
 
 @pytest.mark.parametrize(
@@ -202,7 +210,7 @@ def test_one_text_with_several_ends_is_not_a_conversation(prompts: tuple[tuple[i
         turn(at, prompt_tokens=length, common_prefix_tokens=place)
         for at, (length, place) in enumerate([*prompts, (1515, 716)])
     )
-    assert cd105._in_variants(context(last, *before)) is separate
+    assert forms.in_variants(context(last, *before)) is separate
 
 
 @pytest.mark.parametrize(("length", "separate"), [(1600, False), (1400, True)])
@@ -222,6 +230,66 @@ def test_prompts_that_grew_few_times_may_have_grown_by_chance(times: int, known:
     said = [Judged(turn(0), Verdict(())), *(Judged(turn(at + 1), Verdict(("CD108",))) for at in range(times))]
     context = RuleContext(request, Setup(Facts(0, "log", build=11549, settings=RAM_ON)), said, None, 1, 1)
     assert cd108._few(context) is few
+
+
+def test_too_few_lengths_that_grow_are_nobodys_fault() -> None:
+    """Four prompts in one slot, each longer than the last: chance, or a client that changes its head each time."""
+    request = turn(
+        2, reference_tokens=1705, common_prefix_tokens=300, cached_tokens=300, lost_tokens=1405, lost_client=1405,
+        outcome="reprocessed", lcp_exact=True,
+    )  # fmt: skip
+    match = cd108.decide(context(request, turn(0), turn(1)))
+    assert match is not None
+    assert (match.severity, match.confidence, match.undecided) == ("note", "low", True)
+
+
+def test_the_turn_that_decides_speaks_for_those_before_it() -> None:
+    """Conversation 0 grows four times; its earlier requests, and no other's, are asked about again."""
+    history = FindingHistory()
+    left_open = Verdict(("CD108",), undecided=True, left_open=("CD108",))
+    first, *perhaps, last = (turn(at) for at in range(5))
+    other = turn(9, thread=1, thread_turn=1)
+    for one in (first, *perhaps, other):
+        history.remember(Judged(one, Verdict() if one is first else left_open))
+    assert not history.is_settled(0, "CD108")
+    assert history.settle(last, "CD108") == perhaps
+    assert history.is_settled(0, "CD108")
+    assert not history.is_settled(1, "CD108")
+    assert history.settle(turn(5), "CD108") == []
+
+
+def test_what_no_longer_changes_is_not_asked_about_again() -> None:
+    history = FindingHistory()
+    for one in (turn(1), turn(40)):
+        history.remember(Judged(one, Verdict(("CD108",), undecided=True, left_open=("CD108",))))
+    assert [one.index for one in history.settle(turn(70), "CD108")] == [40]
+
+
+def test_a_log_that_goes_on_decides_what_was_left_open(tmp_path: Path) -> None:
+    """One of two chats has a clock in its head: 8 tokens of the template stay the same.
+
+    Its prompts left 1,927, 2,213, 2,499 and 2,785 tokens. The first of its losses alone may be chance, after the
+    fourth all are the client's. A request of the other chat, 1,641 tokens, is not among them.
+    """
+    log = FIXTURES / "days" / "dense-clock_beside_one-b11549-default" / "server.log"
+    whole = cachedoctor.analyze(log)
+    *early, last = list(whole.requests)[:8]
+    assert [row.index for row in early if row.avoidable_tokens] == [4, 6]
+    cut = tmp_path / "cut.log"
+    cut.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[: last.last_line]))
+    perhaps, found = charged(cachedoctor.analyze(cut)), charged(whole)
+    assert perhaps == {"undecided": 1633 + 1919 + 2205, "avoidable": 0, "said": [("note", [1, 4, 6])]}
+    assert found == {
+        "client": 2205 + 2491 + 2777, "undecided": 1633 + 1919, "avoidable": 1919 + 2205 + 2491 + 2777,
+        "said": [("warning", [4, 6, 8, 10]), ("note", [1])],
+    }  # fmt: skip
+
+
+def charged(report: Report) -> dict[str, Any]:
+    """Recomputed tokens of the log, by whom; what is avoidable, and the requests of CD108."""
+    again = {one.row: one.tokens for one in report.accounts[0].entries if one.row in ("client", "undecided")}
+    said = [(one.severity, one.requests) for one in report.findings if one.code == "CD108"]
+    return {**again, "avoidable": report.totals.avoidable_tokens, "said": said}
 
 
 @pytest.mark.parametrize(("lengths", "few"), [((1900, 1966, 2035, 2104), False), ((1900, 1966, 2035, 2600), True)])
@@ -274,3 +342,78 @@ def test_what_is_another_text_is_not_unexplained(shared: int | None, unexplained
     )
     match = cd901.decide(context(request, turn(0)))
     assert (None if match is None else match.tokens) == unexplained
+
+
+MOVING_END = ((1569, 0), (1705, 1257), (1785, 1393), (1840, 1473))
+"""Prompts and where each parts from the one before: 312 tokens after the cursor stay the same."""
+ONE_END = ((2529, 0), (2529, 1616), (2529, 1616), (2529, 1616))
+"""Forms of one length after one instruction."""
+SEVERAL_ENDS = ((1170, 0), (1170, 1150), (1169, 1150), (1169, 1151), (1515, 716))
+"""A text with four ends, and the next text."""
+TURNS = ((1170, 0), (1290, 900), (1500, 1100), (1730, 1420))
+
+
+def prompts_of(lengths: tuple[tuple[int, int], ...], **more: Any) -> RuleContext:
+    *before, last = (
+        turn(at, prompt_tokens=length, common_prefix_tokens=place) for at, (length, place) in enumerate(lengths)
+    )
+    return context(last, *before, **more)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "separate"), [(MOVING_END, True), (SEVERAL_ENDS, True), (ONE_END, False), (TURNS, False)]
+)
+def test_the_server_loses_little_of_what_is_completed_or_ends_in_several_ways(
+    lengths: tuple[tuple[int, int], ...], separate: bool
+) -> None:
+    """Forms lose their instruction each time, which a newer build would keep."""
+    said = forms.noted(prompts_of(lengths), "CD201", Match(1433, "high"))
+    assert (said.severity, said.key, said.settles) == (("note", forms.KEY, True) if separate else (None, "", False))
+    assert (said.tokens, said.confidence) == (1433, "high")
+
+
+def test_a_whole_prompt_before_another_reply_does_not_stay_the_same_at_its_end() -> None:
+    """A reply without its reasoning: each prompt begins with all of the one before."""
+    assert not forms.constant_end(prompts_of(((2715, 0), (3160, 2715), (3608, 3160))), 2)
+
+
+def test_what_completed_code_before_did_not_change_its_head() -> None:
+    """The slot was given up, and nothing shows how much is the same."""
+    *before, _ = (turn(at, prompt_tokens=n, common_prefix_tokens=place) for at, (n, place) in enumerate(MOVING_END))
+    request = turn(3, prompt_tokens=1844, reference_tokens=1790, lost_tokens=1790, outcome="reprocessed")
+    assert cd108._perhaps_separate(context(request, *before))
+    assert not cd108._perhaps_separate(context(request, turn(0), turn(1), turn(2)))
+
+
+class Settled(AtWork):
+    """A server of which later requests decided what was left open."""
+
+    def is_settled(self, thread: int | None, code: str) -> bool:
+        return (thread, code) == (0, "CD105")
+
+
+@pytest.mark.parametrize(("remembered", "tokens"), [(AtWork(), 602), (Settled(), 0)])
+def test_what_turns_out_to_be_one_form_was_one_before(remembered: AtWork, tokens: int) -> None:
+    """Questions with passages, each shorter than the last; the fourth is longer: no client drops more and more."""
+    first, second = (
+        turn(at, prompt_tokens=n, common_prefix_tokens=914, reference_tokens=1700, held_tokens=1700)
+        for at, n in ((0, 1722), (1, 1565))
+    )
+    request = turn(
+        2, prompt_tokens=1516, reference_tokens=1575, held_tokens=1575, common_prefix_tokens=914, cached_tokens=914,
+        lost_tokens=602, lost_client=602, outcome="partial", selected_by="lcp", lcp_exact=True,
+    )  # fmt: skip
+    said = [Judged(first, Verdict()), Judged(second, Verdict(("CD105",)))]
+    setup = Setup(Facts(0, "log", build=11549, settings=RAM_ON))
+    match = cd105.decide(RuleContext(request, setup, said, None, 1, 1, remembered=remembered))
+    assert match is not None
+    assert (match.tokens, match.undecided) == (tokens, tokens == 0)
+
+
+@pytest.mark.parametrize(("fresh", "chance"), [(True, True), (False, False)])
+def test_who_took_an_empty_slot_took_it_from_nobody(fresh: bool, chance: bool) -> None:
+    """Nothing was saved, as there was nothing; what is given to a conversation by its length may be another prompt."""
+    thief = turn(1, thread=1, thread_turn=0, held_thread=None, fresh=fresh, processed_tokens=900)
+    facts = Facts(0, "log", build=11549, settings=RAM_ON, shows=frozenset({"ram_saves"}))
+    request = turn(2, reference_tokens=1505, cached_tokens=8, selected_by="lru", held_thread=1)
+    assert taken._by_chance(RuleContext(request, Setup(facts), [Judged(turn(0))], thief, 2, 1)) is chance

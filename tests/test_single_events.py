@@ -5,7 +5,7 @@ from __future__ import annotations
 import made
 from answered import report_of
 
-from cachedoctor.diagnosis.rules.client import cd105_history_rewritten as cd105
+from cachedoctor.diagnosis.rules import lengths
 from cachedoctor.diagnosis.rules.client import cd108_prefix_diverges_early as cd108
 from cachedoctor.diagnosis.rules.kit import RuleContext
 from cachedoctor.diagnosis.rules.replaying import Setup
@@ -34,8 +34,8 @@ def test_a_changed_head_seen_again_has_high_confidence() -> None:
 
 
 def test_a_prefix_that_ends_in_the_first_prompt_may_be_a_new_conversation() -> None:
-    assert cd105._in_first_prompt(context(2000, judged(0, 1500)))
-    assert not cd105._in_first_prompt(context(2000, judged(0, 90)))
+    assert lengths.in_first_prompt(context(2000, judged(0, 1500)))
+    assert not lengths.in_first_prompt(context(2000, judged(0, 90)))
 
 
 def test_the_memory_of_deepseek_v4_is_a_window() -> None:

@@ -289,6 +289,8 @@ class Verdict(msgspec.Struct, frozen=True, gc=False):
     """Every cause has a low confidence."""
     costliest: str | None = None
     """Code of the costliest cause; None if no rule names one."""
+    left_open: tuple[str, ...] = ()
+    """Codes of those rules that leave the cause open."""
 
 
 NO_VERDICT = Verdict()

@@ -269,4 +269,20 @@ def projector() -> Model:
     return model
 
 
+def adapter() -> Model:
+    """A LoRA adapter of the dense model, for the queries of its first layer."""
+    model = Model("qwen3", 2, seed=9)
+    model.tensors, rank = [], 4
+    model.meta = {
+        "general.architecture": "qwen3",
+        "general.type": "adapter",
+        "general.name": "tiny random adapter",
+        "adapter.type": "lora",
+        "adapter.lora.alpha": 4.0,
+    }
+    model.tensor("blk.0.attn_q.weight.lora_a", WIDTH, rank)
+    model.tensor("blk.0.attn_q.weight.lora_b", rank, HEADS * HEAD)
+    return model
+
+
 KINDS = {"dense": dense, "swa": swa, "hybrid": hybrid, "recurrent": recurrent}

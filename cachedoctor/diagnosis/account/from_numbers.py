@@ -56,6 +56,8 @@ def place(judged: Judged) -> list[Placed]:
         return [("reused", None, cached)] if cached else [("new", None, computed)] if computed else []
     codes = judged.verdict.codes
     client, server, undecided = _decided(judged, split) if split[2] else split
+    if client and _first(codes, True) in judged.verdict.left_open:
+        client, undecided = 0, undecided + client
     if together:
         client, server, undecided = _behind(together, (client, server, undecided))
     if _OWN_WISH in codes:

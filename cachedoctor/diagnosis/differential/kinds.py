@@ -58,48 +58,57 @@ PRIOR: Mapping[Candidate, float] = {
     "head": 0.23, "body": 0.15, "slots": 0.23, "steal": 0.08, "nocache": 0.04, "checkpoint": 0.04, "none": 0.23,
 }  # fmt: skip
 """How often each is the cause where nothing is known."""
-STRENGTH = 0.26
+STRENGTH = 2.0
 """Situations for which that counts."""
 
 KINDS: tuple[Kind, ...] = (
     Kind(
         "same prompt, nothing reused",
         "the slot kept the prompt, but nothing was reused",
-        {"nocache": 2.1, "checkpoint": 0.6},
+        {"nocache": 2.6, "checkpoint": 0.6},
     ),
     Kind(
         "less than kept",
         "the slot kept much of the prompt, but far less was reused",
-        {"head": 0.3, "body": 0.5, "checkpoint": 3.6, "none": 0.4},
+        {"head": 0.3, "body": 0.6, "checkpoint": 4.0, "none": 1.2},
     ),
     Kind(
         "head differs",
         "the prompt shares less than a quarter with its previous turn",
-        {"head": 5.1, "body": 1.4, "slots": 0.2, "checkpoint": 0.7, "none": 2.5},
+        {"head": 6.8, "body": 1.9, "slots": 0.2, "checkpoint": 1.2, "none": 3.9},
     ),
     Kind(
         "rest differs",
-        "the prompt shares a quarter or more with its previous turn and then differs",
-        {"head": 1.9, "body": 6.9, "checkpoint": 1.5, "none": 11.8},
+        "the prompt shares a quarter or more with its previous turn, and not each prompt is longer",
+        {"body": 3.3, "checkpoint": 0.9, "none": 18.0},
+    ),
+    Kind(
+        "rest differs, longer",
+        "the prompt shares a quarter or more with its previous turn, though each prompt is longer",
+        {"head": 3.6, "body": 9.0, "checkpoint": 1.2, "none": 1.8},
     ),
     Kind(
         "moving place",
         "the first difference moves forward with each turn",
-        {"head": 1.0, "body": 0.2, "checkpoint": 0.2},
+        {"head": 1.3, "body": 0.2, "checkpoint": 0.2, "none": 2.3},
     ),
     Kind(
         "one place, one length",
-        "prompts of equal length first differ at the same token",
-        {"head": 0.3, "body": 3.6, "steal": 0.7, "checkpoint": 0.1, "none": 0.4},
+        "prompts that all have equal length first differ at the same token",
+        {"head": 0.3, "body": 3.6, "steal": 0.7, "checkpoint": 0.1, "none": 0.1},
     ),
-    Kind("one place", "the first difference is always at the same token", {"steal": 0.7, "none": 0.9}),
+    Kind(
+        "one place",
+        "the first difference is always at the same token, and the prompt lengths vary",
+        {"steal": 0.9, "none": 8.3},
+    ),
     Kind(
         "in turn",
         "the prompt lengths alternate: each prompt was overwritten before its next turn",
         {"slots": 4.9, "none": 1.1},
     ),
     Kind(
-        "lost with its slot", "another prompt had taken the slot, and there was no copy", {"slots": 13.1, "none": 0.5}
+        "lost with its slot", "another prompt had taken the slot, and there was no copy", {"slots": 16.3, "none": 0.3}
     ),
     Kind(
         "in turn, RAM cache on",
@@ -109,26 +118,32 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         "another in its slot",
         "the slot of the previous turn held another prompt",
-        {"head": 0.4, "slots": 0.3, "none": 0.5},
+        {"head": 0.7, "slots": 0.3, "none": 1.0},
+    ),
+    Kind(
+        "first prompt, RAM on",
+        "the RAM cache restored other prompts, and this prompt is the first of its conversation",
+        {"head": 2.2, "slots": 0.7, "steal": 0.1, "none": 9.3},
     ),
     Kind(
         "RAM kept others",
         "the RAM cache restored other prompts, but not this prompt",
-        {"head": 2.8, "slots": 1.8, "steal": 0.3, "none": 5.7},
+        {"head": 1.0, "slots": 1.3, "steal": 0.2, "none": 1.0},
     ),
+    Kind("evicted", "the RAM cache evicted prompts, and did not have this prompt", {"slots": 0.2}),
     Kind(
-        "not in RAM", "the RAM cache was searched but did not have the prompt", {"head": 0.5, "slots": 0.8, "none": 1.0}
+        "not in RAM", "the RAM cache was searched but did not have the prompt", {"head": 0.5, "slots": 0.6, "none": 2.1}
     ),
     Kind(
         "its own slot",
         "the slot held the previous turn, but was not similar enough to be chosen",
-        {"head": 15.4, "slots": 0.1, "nocache": 0.6, "checkpoint": 0.4, "none": 1.7},
+        {"head": 16.3, "body": 0.1, "slots": 1.1, "nocache": 0.6, "checkpoint": 0.4, "none": 2.2},
     ),
-    Kind("empty slot", "an empty slot was taken", {"none": 12.1}),
+    Kind("empty slot", "an empty slot was taken", {"none": 17.9}),
     Kind(
         "nothing similar",
         "no slot held a similar prompt, and the prompt lengths have no pattern",
-        {"head": 0.1, "slots": 0.6, "none": 4.1},
+        {"head": 0.3, "slots": 0.6, "none": 6.6},
     ),
 )
 """In the order in which they decide."""

@@ -57,7 +57,8 @@ def votes(requests: Sequence[Request], rotating: frozenset[int] = frozenset()) -
     if sum(vote.tokens for vote in found) < NOTABLE:
         return []
     telling = [vote for vote in found if vote.kind is not BY_NAME["empty slot"]]
-    return telling or found  # the first prompts of a run say little beside any other evidence
+    # the first prompts of a run say little beside other evidence that is worth anything
+    return telling if sum(vote.tokens for vote in telling) >= NOTABLE else found
 
 
 def excluded(requests: Sequence[Request], rotating: frozenset[int] = frozenset()) -> frozenset[Candidate]:
@@ -92,6 +93,8 @@ class _Run:
         slots = {one.slot for one in requests}
         self.periods = {slot: _period([one for one in requests if one.slot == slot]) for slot in slots}
         self.period = _period([one for one in requests if not _is_extended(one)])
+        self.longer = _longer(requests)
+        self.level = _level(requests)
 
     def at_stake(self, at: int) -> int:
         """Tokens that a request may have lost."""
@@ -121,12 +124,14 @@ class _Run:
         if held and (self.is_ram_off or (self.is_ram_small and not self.returns)):
             return "lost with its slot"
         if (part := _shared_part(request)) is not None:
-            return "head differs" if part < _HEAD else "rest differs"
+            return self._differs(request, part)
         if not held and request.seen.fresh:
             return "empty slot"
         if self.returns:
-            return "RAM kept others"
-        if request.seen.choice.looked or self.is_ram_small:
+            return "RAM kept others" if request.thread_turn else "first prompt, RAM on"
+        if self.is_ram_small:
+            return "evicted"
+        if request.seen.choice.looked:
             return "not in RAM"
         if request.thread_turn and request.held_thread is not None and request.held_thread != request.thread:
             return "another in its slot"
@@ -138,13 +143,41 @@ class _Run:
     def _of_place(self, request: Request, place: int) -> str:
         """Which kind a prompt shows that differs from what its slot held behind a common head."""
         if (part := _shared_part(request)) is not None and request.thread_turn:
-            return "head differs" if part < _HEAD else "rest differs"
+            return self._differs(request, part)
         if self.places[place // (2 * NEAR)] < max(2, sum(self.places.values()) // 2):
             return "moving place"
-        held = request.held_tokens or 0
-        if abs((request.prompt_tokens or 0) - held) <= max(NEAR, _ONE_LENGTH * held):
-            return "one place, one length"
-        return "one place"
+        return "one place, one length" if request.slot in self.level else "one place"
+
+    def _differs(self, request: Request, part: float) -> str:
+        """Which kind a prompt shows that shares a part of its last turn."""
+        if part < _HEAD:
+            return "head differs"
+        return "rest differs, longer" if request.thread in self.longer else "rest differs"
+
+
+def _longer(requests: Sequence[Request]) -> frozenset[int]:
+    """Threads whose prompts, where they differ from the turn before, are longer than it by a turn each time."""
+    growths: dict[int, list[int]] = {}
+    for one in requests:
+        part = _shared_part(one)
+        if one.thread is not None and part is not None and part < _KEPT:
+            growths.setdefault(one.thread, []).append((one.prompt_tokens or 0) - (one.reference_tokens or 0))
+    return frozenset(
+        thread for thread, found in growths.items() if sum(n > NEAR for n in found) >= _REGULAR * len(found)
+    )
+
+
+def _level(requests: Sequence[Request]) -> frozenset[int]:
+    """Slots whose prompts, where they differ from what the slot held, are nearly as long as that."""
+    growths: dict[int, list[bool]] = {}
+    for one in requests:
+        held = one.held_tokens or 0
+        if _place(one) is not None:
+            is_level = abs((one.prompt_tokens or 0) - held) <= max(NEAR, _ONE_LENGTH * held)
+            growths.setdefault(one.slot, []).append(is_level)
+    return frozenset(
+        slot for slot, found in growths.items() if len(found) >= ROUNDS and sum(found) >= _REGULAR * len(found)
+    )
 
 
 def _lengths(requests: Sequence[Request]) -> list[tuple[int, int]]:
@@ -237,8 +270,10 @@ class Ranked(NamedTuple):
     speaks_against: list[Weight]
 
 
-_SHARPER = 1.2
+_SHARPER = 2.0
 """Exponent of what several kinds of evidence give together: their mean says less than they do."""
+SUREST = 0.9
+"""Likelihood above which none is stated: what is not decided was right no more often, however clear its counts."""
 FOR, AGAINST = 0.3, 0.1
 """Likelihood by one kind of evidence from which on it speaks for a candidate, and up to which against it."""
 
@@ -263,6 +298,14 @@ def rank(votes: Iterable[Vote], excluded: frozenset[Candidate] = frozenset()) ->
             if share >= FOR or share <= AGAINST:
                 sides[share < FOR].append(Weight(kinds[name].words, requests[name], count))
         found.append(Ranked(candidate, mean**_SHARPER, *sides))
-    whole = sum(one.likelihood for one in found)
-    ordered = sorted(found, key=lambda one: -one.likelihood)
-    return [one._replace(likelihood=one.likelihood / whole) for one in ordered]
+    return _capped(sorted(found, key=lambda one: -one.likelihood))
+
+
+def _capped(ordered: Sequence[Ranked]) -> list[Ranked]:
+    """Likelihoods that add up to 1, of which none is above ``SUREST``."""
+    whole = sum(one.likelihood for one in ordered)
+    rest = sum(one.likelihood for one in ordered[1:])
+    if not rest or ordered[0].likelihood <= SUREST * whole:
+        return [one._replace(likelihood=one.likelihood / whole) for one in ordered]
+    others = (one._replace(likelihood=(1 - SUREST) * one.likelihood / rest) for one in ordered[1:])
+    return [ordered[0]._replace(likelihood=SUREST), *others]

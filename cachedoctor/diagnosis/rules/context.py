@@ -38,6 +38,9 @@ class Remembered(Protocol):
     def ended_at(self, length: int, slack: int, before: int) -> bool:
         """Whether a request with a number below ``before`` left a slot at this length, or up to ``slack`` below it."""
 
+    def is_settled(self, thread: int | None, code: str) -> bool:
+        """Whether a rule decided what it had left open of a conversation."""
+
 
 class RuleContext:
     """A finished request, its server, what came before it, and the numbers that every rule asks for."""
@@ -190,6 +193,10 @@ class RuleContext:
     def said_before(self, code: str) -> list[bool]:
         """Whether a rule, which asks about itself, fired on each request of the history."""
         return [code in judged.verdict.codes for judged in self.before]
+
+    def is_settled(self, code: str) -> bool:
+        """Whether a rule, which asks about itself, decided on a request of the conversation what it leaves open."""
+        return self._remembered is not None and self._remembered.is_settled(self.request.thread, code)
 
     @property
     def replayed(self) -> Replay:

@@ -80,6 +80,8 @@ class Match(msgspec.Struct, gc=False):
     """Where it is not that of its rule."""
     undecided: bool = False
     """Something else may be at work, or nothing be wrong: the tokens are not summed as avoidable."""
+    settles: bool = False
+    """What the rule left open of earlier requests of the conversation is decided with it: they are asked about again."""
 
 
 class Proof(msgspec.Struct):

@@ -334,7 +334,11 @@ class Analyzer:
 
     def _judged(self, finished: list[Request]) -> list[Judged]:
         self._keep_for_replay(finished)
-        judged = [self._ask_again(request) if request.revision else self._ask(request) for request in finished]
+        judged = []
+        for request in finished:
+            judged.append(self._ask_again(request) if request.revision else self._ask(request))
+            settled, self._diagnosis.settled = self._diagnosis.settled, []
+            judged += [self._ask_again(replace(one, revision=one.revision + 1)) for one in settled]
         opened, self._diagnosis.opened = self._diagnosis.opened, []
         self._new += opened
         if self._listener is not None:
@@ -346,7 +350,7 @@ class Analyzer:
             self._listener.examined(told, self.findings() if opened else [])
         self._account(judged)
         self._slowest.take(judged)
-        again = any(request.revision for request in finished)
+        again = any(one.request.revision for one in judged)
         new = [one for one in judged if not one.request.revision] if again else judged
         first = not self._sums.judged
         left_open, undecided = self._sums.add(new, self._least)

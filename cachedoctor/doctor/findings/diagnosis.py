@@ -82,6 +82,8 @@ class Diagnosis:
         """Last session of each server, by path and origin."""
         self._latest: int | None = None
         """Session that was asked for last; it stands last in ``_memory``."""
+        self.settled: list[Request] = []
+        """Requests of which a rule left something open that it decided later; for whoever asks about them again."""
         self.doubtful = 0
         """Requests that lost tokens, or of which the log does not show."""
 
@@ -185,6 +187,8 @@ class Diagnosis:
             elif s.facts.lenient and match.confidence == "high" and (match.tokens or match.at_most):
                 match.confidence = "medium"
             codes.append(rule.code)
+            if match.settles:
+                self.settled += memory.settle(s.request, rule.code)
             if self.groups.add(rule, match, s, session, memory.speed) and rule.code not in self._options.ignored:
                 self.opened.append(rule.code)
         return codes
@@ -197,7 +201,8 @@ class Diagnosis:
             return Verdict(codes, expected, missing)
         tokens, ns, costliest, undecided, guessed = self.groups.said_of(s.request)
         slot_lost, named = _sides(codes)
-        return Verdict(codes, expected, missing, tokens, ns, slot_lost, named, undecided, guessed, costliest)
+        left_open = self.groups.left_open(s.request)
+        return Verdict(codes, expected, missing, tokens, ns, slot_lost, named, undecided, guessed, costliest, left_open)
 
     # ---- what the report needs
 

@@ -95,6 +95,8 @@ class FindingGroups:
             if len(self._waiting) >= REVISABLE:
                 self._settle(self._waiting.pop(next(iter(self._waiting))))
             said = self._waiting[request.index] = _Costs(request.index, session, _lost(request))
+        elif not said.costs:  # it is seen otherwise now
+            said.lost = _lost(request)
         key = (rule.code, match.key, session.path, session.origin)
         entry = self._entries.get(key)
         new = entry is None
@@ -107,9 +109,12 @@ class FindingGroups:
         return new
 
     def retract(self, index: int) -> None:
-        """Take back what was said of the request with this number, unless it is final."""
-        said = self._waiting.pop(index, None)
-        for cost in () if said is None else said.costs:
+        """Take back what was said of the request with this number, unless it is final; it keeps its place."""
+        said = self._waiting.get(index)
+        if said is None:
+            return
+        taken, said.costs, said.whole = said.costs, [], None
+        for cost in taken:
             entry = cost.entry
             entry.waiting -= 1
             if not entry.waiting and entry.group is None:
@@ -137,6 +142,11 @@ class FindingGroups:
     def avoidable_ms(self) -> float:
         """Time that the fixes would have saved, milliseconds."""
         return (self._ns + sum(self._whole(said)[1] for said in self._waiting.values())) / 1e6
+
+    def left_open(self, request: Request) -> tuple[str, ...]:
+        """Codes of the rules that leave the cause of a request open that is not final yet."""
+        said = self._waiting.get(request.index)
+        return () if said is None else tuple(cost.rule.code for cost in said.costs if cost.match.undecided)
 
     def said_of(self, request: Request) -> tuple[int, int, str | None, bool, bool]:
         """What is said of a request that is not final yet.

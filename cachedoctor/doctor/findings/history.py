@@ -86,6 +86,8 @@ class FindingHistory(msgspec.Struct, gc=False):
     known: set[int] = msgspec.field(default_factory=set)
     """Numbers of all threads so far."""
     steals: int = 0
+    settled: set[tuple[int, str]] = msgspec.field(default_factory=set)
+    """Threads, and codes of the rules that decided what they had left open of them."""
     returns: bool = False
     """The RAM cache gave back a conversation whose slot held another one."""
 
@@ -120,6 +122,22 @@ class FindingHistory(msgspec.Struct, gc=False):
         self.threads[thread] = queue
         self.latest = thread
         return queue
+
+    def settle(self, request: Request, code: str) -> list[Request]:
+        """Note that a rule decided; returns the requests of the thread of which it spoke, and that still change."""
+        thread = request.thread
+        if thread is None or (thread, code) in self.settled:
+            return []
+        self.settled.add((thread, code))
+        return [
+            one.request
+            for one in self.threads.get(thread, ())
+            if code in one.verdict.codes and 0 < request.index - one.request.index < _FINAL
+        ]
+
+    def is_settled(self, thread: int | None, code: str) -> bool:
+        """Whether a rule decided what it had left open of a thread."""
+        return (thread, code) in self.settled
 
     def forget(self, index: int) -> None:
         """Forget the request with this number: it is seen otherwise now."""

@@ -16,6 +16,7 @@ from e2e.client import Message
 from e2e.server import Server
 
 CHAT, INFILL, EMBEDDINGS = "/v1/chat/completions", "/infill", "/v1/embeddings"
+MESSAGES, COMPLETIONS = "/v1/messages", "/v1/completions"
 
 
 @dataclass
@@ -42,32 +43,49 @@ class Sent:
 class Recorder:
     """A server that can be restarted, and all requests that were sent to it."""
 
-    def __init__(self, start: Callable[[Path], Server], folder: Path) -> None:
+    def __init__(self, start: Callable[[Path, str], Server], folder: Path) -> None:
         self.start, self.folder = start, folder
         self.sent: list[Sent] = []
         self.logs: list[Path] = []
         self._lock, self._began = threading.Lock(), time.monotonic()
         self._running = contextlib.ExitStack()
 
-    def open(self) -> None:
-        """Start the server; its log is a file of its own."""
+    def open(self, kind: str = "") -> None:
+        """Start the server, with a model of that kind if it is not the day's; its log is a file of its own."""
         self.logs.append(self.folder / f"server.{len(self.logs)}.log")
-        self.server = self._running.enter_context(self.start(self.logs[-1]))
+        self.server = self._running.enter_context(self.start(self.logs[-1], kind))
 
     def close(self) -> None:
         """Stop the server."""
         self._running.close()
 
-    def restart(self) -> None:
+    def restart(self, kind: str = "") -> None:
         """Stop the server and start it again, with the same options."""
         self.close()
-        self.open()
+        self.open(kind)
 
     def chat(self, conversation: str, client: str, messages: list[Message], tokens: int = 6, **fields: Any) -> str:
         """Send a conversation, return the reply; empty where the server refused."""
         body = {"messages": messages, "max_tokens": tokens, "temperature": 0, **fields}
         answer = self.post(CHAT, conversation, client, body).answer
         return str(answer["choices"][0]["message"].get("content") or "") if "choices" in answer else ""
+
+    def complete(self, conversation: str, client: str, prompt: str, tokens: int = 6) -> str:
+        """Send a bare text without a template, return what follows."""
+        body = {"prompt": prompt, "max_tokens": tokens, "temperature": 0}
+        answer = self.post(COMPLETIONS, conversation, client, body).answer
+        return str(answer["choices"][0]["text"]) if "choices" in answer else ""
+
+    def message(self, conversation: str, client: str, head: str, messages: list[Message], tokens: int = 6) -> str:
+        """Send a conversation as Claude Code does, return the reply."""
+        body = {"model": "any", "max_tokens": tokens, "temperature": 0, "system": head, "messages": messages}
+        answer = self.post(MESSAGES, conversation, client, body).answer
+        return "".join(block.get("text", "") for block in answer.get("content", []))
+
+    def slot(self, action: str, slot: int = 0, file: str = "slot.bin") -> None:
+        """Save, restore or erase a slot, which is no request for a prompt."""
+        status, answer = self.server.post(f"/slots/{slot}?action={action}", {"filename": file})
+        assert status == 200, answer
 
     def post(self, path: str, conversation: str, client: str, body: Message) -> Sent:
         """Send one request and wait for its answer."""

@@ -15,6 +15,9 @@ from e2e.days.situations import Situation
 from e2e.server import Server
 
 LEVELS = {"default": (), "lv4": ("-lv", "4")}
+FILES = {**{f"{kind}.gguf": make for kind, make in models.KINDS.items()}}
+FILES |= {"mmproj.gguf": models.projector, "adapter.gguf": models.adapter}
+"""Files that a command line may name, and what makes them."""
 
 
 @dataclass(frozen=True)
@@ -43,13 +46,11 @@ def play(plan: Plan, out: Path) -> dict[str, Any]:
     """Run a day and write its folder below ``out``; returns what went into truth.json."""
     kept = out / "models"
     kept.mkdir(parents=True, exist_ok=True)
-    model = kept / f"{plan.kind}.gguf"
-    if not model.exists():
-        models.KINDS[plan.kind]().save(model)
     with tempfile.TemporaryDirectory(prefix="cachedoctor-day-") as folder:
 
-        def start(log: Path) -> Server:
-            return Server(plan.build, model, list(plan.options), {}, log)
+        def start(log: Path, kind: str) -> Server:
+            options = [str(_made(kept, option)) if option in FILES else option for option in plan.options]
+            return Server(plan.build, _made(kept, f"{kind or plan.kind}.gguf"), options, {}, log)
 
         day = Recorder(start, Path(folder))
         day.open()
@@ -67,6 +68,11 @@ def play(plan: Plan, out: Path) -> dict[str, Any]:
     _lines(run / "responses.jsonl", [_response(sent) for sent in day.sent])
     _write_truth(run, told)
     return told
+
+
+def _made(folder: Path, name: str) -> Path:
+    """One of the files, made where the folder lacks it."""
+    return folder / name if (folder / name).exists() else FILES[name]().save(folder / name)
 
 
 def recount(plan: Plan, out: Path) -> dict[str, Any]:

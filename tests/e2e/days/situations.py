@@ -7,7 +7,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from e2e.days import agencies, assistants, habits, offices, pipelines, programs, services, studios, traffic, workshops
+from e2e.days import (
+    agencies,
+    assistants,
+    habits,
+    households,
+    lookalikes,
+    offices,
+    pipelines,
+    programs,
+    services,
+    studios,
+    traffic,
+    workshops,
+)
 from e2e.days.traffic import Traffic
 
 ALL_KINDS = ("dense", "swa", "hybrid", "recurrent")
@@ -15,6 +28,9 @@ GOES_BACK = ("swa", "hybrid", "recurrent")
 """Kinds of memory that need a checkpoint to go back."""
 HEALTHY = "none"
 RAM_OFF = ("--cache-ram", "0")
+SLOT_FILES = ("--slot-save-path", "./")
+SEES = ("--mmproj", "mmproj.gguf")
+DENSE, SWA = ("dense",), ("swa",)
 
 
 @dataclass(frozen=True)
@@ -141,6 +157,46 @@ ALL = [
         slots(1), kinds=GOES_BACK,
     ),
     Situation("two_on_one_slot", programs.two_on_one_slot, slots(1, *RAM_OFF), "slots_taken_ram_off", slots(1)),
+    Situation("keepalive_pings", households.keepalive_pings, slots(1, *RAM_OFF), "side_requests_ram_off", slots(1)),
+    Situation("models_swapped", households.models_swapped, slots(2), "restarted", kinds=DENSE),
+    Situation(
+        "uncached_by_option", households.uncached_by_option, slots(2, "--no-cache-prompt"), "cache_off_by_option",
+        slots(2),
+    ),
+    Situation("erased_after_each", households.erased_after_each, slots(2, *SLOT_FILES), "slot_erased"),
+    Situation(
+        "strict_similarity", households.strict_similarity, slots(3, "-sps", "0.9", *RAM_OFF), "similarity_strict",
+        slots(3, *RAM_OFF),
+    ),
+    Situation(
+        "adapters_in_turn", households.adapters_in_turn, slots(1, "--lora", "adapter.gguf"), "lora_switched",
+        kinds=DENSE,
+    ),
+    Situation(
+        "four_chats_one_dated", households.four_chats_one_dated, slots(2, *RAM_OFF), "slots_taken_ram_off",
+        slots(4, *RAM_OFF),
+    ),
+    Situation(
+        "crews_in_one_memory", households.crews_in_one_memory, ("-c", "7168", *RAM_OFF), "kv_too_small",
+        ("-c", "32768", *RAM_OFF),
+    ),
+    Situation(
+        "evening_chats", households.evening_chats, ("-c", "32768", "--cache-ram", "1"), "slots_taken_ram_small",
+        ("-c", "32768"),
+    ),
+    Situation("lunch_break", households.lunch_break, slots(3, "--sleep-idle-seconds", "1"), "slept", slots(3)),
+    Situation("tenants", households.tenants, slots(4), "slot_shared_by_branches"),
+    Situation("pinned_to_first", households.pinned_to_first, slots(3, *RAM_OFF), "slot_pinned"),
+    Situation("autocomplete_beside", households.autocomplete_beside, slots(1), "slot_taken_unsaved", slots(2)),
+    Situation(
+        "rewritten_scene", households.rewritten_scene, slots(1, "--ctx-checkpoints", "0"), "checkpoints_off", slots(1),
+        kinds=GOES_BACK,
+    ),
+    Situation(
+        "questions_embedded", households.questions_embedded, slots(2, "--embeddings", "--pooling", "last"),
+        "slot_taken_unsaved", slots(4, "--embeddings", "--pooling", "last"), kinds=DENSE,
+    ),
+    Situation("crowd", households.crowd, slots(2, *RAM_OFF), "slots_taken_ram_off", slots(2)),
     # ---- the client loses
     Situation("clock_beside", traffic.clock_beside, slots(2), "clock"),
     Situation("clock_beside_four", traffic.clock_beside, slots(4), "clock"),
@@ -220,6 +276,19 @@ ALL = [
     Situation("memory_plugin", programs.memory_plugin, slots(2), "open_file_first"),
     Situation("characters_reply", programs.characters_reply, slots(1), "personas"),
     Situation("folder_in_first_message", programs.folder_in_first_message, slots(1), "first_message_stamped"),
+    Situation("screens_dropped", households.screens_dropped, slots(2, *SEES), "images_dropped", kinds=DENSE),
+    Situation("photo_packed_again", households.photo_packed_again, slots(2, *SEES), "image_packed_again", kinds=DENSE),
+    Situation("story_note", households.story_note, slots(1), "note_moves"),
+    Situation("story_trimmed", households.story_trimmed, slots(1), "rolling_window"),
+    Situation("dated_agent_among_two", households.dated_agent_among_two, slots(2, *RAM_OFF), "clock"),
+    Situation("gateway_messages", households.gateway_messages, slots(1), "request_ids"),
+    Situation("state_after_system", households.state_after_system, slots(2), "first_message_stamped"),
+    Situation("modes_in_turn", households.modes_in_turn, slots(2, *RAM_OFF), "personas"),
+    Situation("permissions_change", households.permissions_change, slots(2, *RAM_OFF), "tools_come_and_go"),
+    Situation("uncached_translator", households.uncached_translator, slots(2), "cache_prompt_false"),
+    Situation("numbered_workers", households.numbered_workers, slots(3, *RAM_OFF), "request_ids"),
+    Situation("dated_job", households.dated_job, slots(1), "clock"),
+    Situation("customer_first", households.customer_first, slots(2), "customer_first"),
     # ---- together
     Situation("cold_burst", traffic.cold_burst, ("-np", "4", "-kvu", "-c", "32768"), "together"),
     Situation("batch_at_once", studios.batch_at_once, slots(4), "together"),
@@ -294,4 +363,28 @@ ALL = [
     Situation("five_languages", programs.five_languages, slots(1), going_back=True),
     Situation("titles_on_one_slot", programs.titles_on_one_slot, slots(1)),
     Situation("long_agent_compacts", workshops.long_agent_compacts, slots(1), going_back=True),
+    Situation("stamped_messages", lookalikes.stamped_messages, slots(2)),
+    Situation("uncached_batch_beside", lookalikes.uncached_batch_beside, slots(2)),
+    Situation("warmed_up", lookalikes.warmed_up, slots(2), going_back=True),
+    Situation("pinned_well", lookalikes.pinned_well, slots(3, *RAM_OFF)),
+    Situation("window_with_reuse", lookalikes.window_with_reuse, slots(1, "--cache-reuse", "64"), kinds=DENSE),
+    Situation("screens_kept", lookalikes.screens_kept, slots(2, *SEES), kinds=DENSE),
+    Situation("camera_events", lookalikes.camera_events, slots(2, *SEES), kinds=DENSE),
+    Situation("slot_files", lookalikes.slot_files, slots(1, *SLOT_FILES, *RAM_OFF), kinds=DENSE),
+    Situation("night_restart", lookalikes.night_restart, slots(2)),
+    Situation("slept_between", lookalikes.slept_between, slots(2, "--sleep-idle-seconds", "1")),
+    Situation("tiny_ram_enough_slots", lookalikes.tiny_ram_enough_slots, slots(4, "--cache-ram", "1")),
+    Situation("never_goes_back", lookalikes.never_goes_back, slots(2, "--ctx-checkpoints", "0"), kinds=GOES_BACK),
+    Situation("typed_in_editor", lookalikes.typed_in_editor, slots(1)),
+    Situation("prompt_tuned", lookalikes.prompt_tuned, slots(1)),
+    Situation("forked_helpers", lookalikes.forked_helpers, slots(3), going_back=True),
+    Situation("sentences_trimmed", lookalikes.sentences_trimmed, slots(1), going_back=True),
+    Situation("reviews_by_size", lookalikes.reviews_by_size, slots(2)),
+    Situation("drafted", lookalikes.drafted, slots(2, "-md", "dense.gguf"), kinds=DENSE),
+    Situation("full_window", lookalikes.full_window, slots(1, "--swa-full"), kinds=SWA),
+    Situation("crowd_kept", households.crowd, slots(2)),
+    Situation("context_full", lookalikes.context_full, slots(1, each=4096)),
+    Situation("status_polled", lookalikes.status_polled, slots(2)),
+    Situation("two_programs", lookalikes.two_programs, slots(1)),
+    Situation("three_answers", lookalikes.three_answers, slots(4), kinds=DENSE),
 ]  # fmt: skip

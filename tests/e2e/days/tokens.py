@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import zlib
 from typing import Any
 
 import jinja2
@@ -16,6 +17,10 @@ from e2e import models
 SPECIAL = re.compile("|".join(re.escape(text) for text in models.VOCAB_SPECIAL))
 FIRST_SPECIAL = 257
 """Identifier of the first special token: 256 bytes and the one merge come before."""
+IMAGE = 16
+"""Tokens of an image with the projector of ``e2e.models``."""
+_FIRST_IMAGE, _IMAGES = 0xF0000, 0xFFFF
+"""Private characters that stand for images."""
 RUN = 128
 """Tokens: the shortest text that counts as sent again. Frames of messages and of calls are shorter."""
 
@@ -31,19 +36,42 @@ _TEMPLATE = _ENVIRONMENT.from_string(models.TEMPLATE)
 
 
 def rendered(body: dict[str, Any]) -> str:
-    """Text of a chat request as the server's template makes it."""
+    """Text of a request as the server makes it: a bare prompt, or messages through the template."""
+    if isinstance(body.get("prompt"), str):
+        return str(body["prompt"])
     switches = body.get("chat_template_kwargs", {})
-    return _TEMPLATE.render(messages=body["messages"], tools=body.get("tools"), add_generation_prompt=True, **switches)
+    head = [{"role": "system", "content": body["system"]}] if body.get("system") else []
+    messages = [*head, *(message | {"content": _joined(message.get("content"))} for message in body["messages"])]
+    return _TEMPLATE.render(messages=messages, tools=body.get("tools"), add_generation_prompt=True, **switches)
+
+
+def _joined(content: Any) -> Any:
+    """Text of a message; an image becomes as many characters as it has tokens, the same ones for the same
+    bytes. A message has one text at most."""
+    if not isinstance(content, list):
+        return content
+    return "".join(_part(part) for part in content)
+
+
+def _part(part: dict[str, Any]) -> str:
+    if part["type"] == "text":
+        return str(part["text"])
+    return chr(_FIRST_IMAGE + zlib.crc32(part["image_url"]["url"].encode()) % _IMAGES) * IMAGE
 
 
 def tokens(text: str) -> str:
     """Spell a text with one character for each token, so that prefixes are compared as strings."""
     out, at = [], 0
     for found in SPECIAL.finditer(text):
-        out += [text[at : found.start()].encode().decode("latin-1")]
+        out += [_bytes(text[at : found.start()])]
         out += [chr(FIRST_SPECIAL + models.VOCAB_SPECIAL.index(found[0]))]
         at = found.end()
-    return "".join(out) + text[at:].encode().decode("latin-1")
+    return "".join(out) + _bytes(text[at:])
+
+
+def _bytes(text: str) -> str:
+    """One character for each byte; those that stand for images stay."""
+    return "".join(c if ord(c) >= _FIRST_IMAGE else c.encode().decode("latin-1") for c in text)
 
 
 def common(a: str, b: str) -> int:

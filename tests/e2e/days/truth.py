@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
-from e2e.days.recorder import CHAT, Sent
+from e2e.days.recorder import CHAT, COMPLETIONS, MESSAGES, Sent
 from e2e.days.tokens import common, rendered, repeated, runs, tokens
 
 ROWS = ("reused", "new", "client", "server", "request", "together", "elsewhere")
@@ -57,6 +57,9 @@ def counts(answer: dict[str, Any]) -> tuple[int | None, int | None]:
     prompt = usage.get("prompt_tokens")
     if prompt is None and None not in (processed, cached):
         prompt = processed + cached
+    if prompt is None and "input_tokens" in usage:
+        cached = usage.get("cache_read_input_tokens", 0)
+        prompt = usage["input_tokens"] + cached
     return prompt, cached if cached is not None or None in (prompt, processed) else prompt - processed
 
 
@@ -69,7 +72,7 @@ def account(sent: list[Sent]) -> list[Accounted]:
     known: dict[str, set[int]] = defaultdict(set)
     out = []
     for request in sent:
-        if request.path != CHAT:
+        if request.path not in (CHAT, COMPLETIONS, MESSAGES):
             out.append(_unrendered(request))
             continue
         prompt = tokens(rendered(request.body))
@@ -85,8 +88,10 @@ def account(sent: list[Sent]) -> list[Accounted]:
 def _reply(request: Sent) -> str:
     if "heard" in request.answer:
         return str(request.answer["heard"])
+    if isinstance(request.answer.get("content"), list):
+        return "".join(block.get("text", "") for block in request.answer["content"])
     choices = request.answer.get("choices") or [{"message": {}}]
-    return str(choices[0]["message"].get("content") or "")
+    return str(choices[0].get("text") or choices[0].get("message", {}).get("content") or "")
 
 
 def _unrendered(request: Sent) -> Accounted:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from cachedoctor.diagnosis.rules import advice, kit, ram
+from cachedoctor.diagnosis.rules import advice, kit, lengths
 from cachedoctor.diagnosis.rules.client import changes
 from cachedoctor.diagnosis.rules.client.changes import (
     by_difference,
@@ -16,6 +16,7 @@ from cachedoctor.diagnosis.rules.client.changes import (
     why_before,
     why_client,
 )
+from cachedoctor.diagnosis.rules.lengths import LATE, SAME_PLACE
 from cachedoctor.diagnosis.rules.measured import own_settings
 from cachedoctor.knowledge.decision import FRAME
 
@@ -32,16 +33,10 @@ _UNNAMED = ("other", "whitespace", "retokenised", "special-token", "template", "
 _WHY = "The beginning of the conversation matches, but a later part does not: a message was edited, removed, moved or rendered differently. Reuse ends at the changed message."
 _OPENING = ("messages[0]", "messages[1]", "input[0]", "input[1]")
 """Places in a request of the first message of a user."""
-SAME_PLACE = 16
-"""Tokens: common prefixes that differ by no more end at the same place."""
-SAME_LENGTH = 2
-"""Tokens by which prompts of one form differ."""
 SPAN_LEAST = 1000
 """Tokens that were dropped at least, where only bounds of the place are known."""
 AGAIN = 64
 """Bytes: what two texts have in common by chance."""
-LATE = 0.75
-"""Share of a prompt from which on a common prefix ends in its last turn."""
 _TWO_SESSIONS = kit.RuledOut(
     "shared-prefix-steal",
     "not excluded: two sessions with the same system prompt that alternate on the slot can have the same lengths; the request bodies show which case it is",
@@ -64,7 +59,7 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
     if asked is not None and s.lost:
         return from_prompts(s, asked)
     first = s.changed(*_KINDS) or _written_anew(s)
-    elsewhere = s.own_slot is False and not ram.copy_refused(s) and not _parts_by_text(s)
+    elsewhere = s.own_slot is False and not lengths.copy_refused(s) and not _parts_by_text(s)
     if not s.lost or (s.early and not _goes_on(s) and (first is None or elsewhere)):
         return None
     if first is not None:
@@ -86,11 +81,12 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
     again = not _wanted(s) and (sum(earlier) >= 2 or earlier[-1:] == [True])
     # A single edit or compaction was wanted: no fix would have saved it. Nor is a changed reply sent again as a whole.
     tokens = cost_of_change(s) if again and not _in_last_reply(s) else 0
-    if again and _one_form(s):  # separate prompts look the same, of which nobody could have reused more
-        return kit.Match(0, "low", at_most=s.client_lost, severity="note", undecided=True)
-    if tokens and (_drops(s) or _constant_end(s, 2) or _in_variants(s)):
+    if again and (lengths.one_form(s) or s.is_settled("CD105")):
+        # separate prompts look the same, of which nobody could have reused more
+        return kit.Match(0, "low", at_most=s.client_lost, severity="note", undecided=True, settles=True)
+    if tokens and (_drops(s) or lengths.constant_end(s, 2) or lengths.in_variants(s)):
         return kit.Match(0, "low", at_most=tokens, severity="note")
-    sure = s.own_slot and not r.other_candidates and not _others(s) and (again or not _in_first_prompt(s))
+    sure = s.own_slot and not r.other_candidates and not _others(s) and (again or not lengths.in_first_prompt(s))
     return kit.Match(tokens, "medium" if sure else "low")
 
 
@@ -116,35 +112,6 @@ def _drops(s: kit.RuleContext) -> bool:
     places = [turn.common_prefix_tokens or 0 for turn in turns]
     moves = all(after > before + SAME_PLACE for before, after in pairwise(places))
     return moves and any((turn.prompt_tokens or 0) < (turn.reference_tokens or 0) - SAME_PLACE for turn in turns)
-
-
-def _constant_end(s: kit.RuleContext, least: int) -> bool:
-    """Whether every prompt, ``least`` of them at least, inserts its new text before an end that stays the same, and none
-    continued the one before: an editor that asks for completions does so, of which nobody could have reused more.
-
-    A client that moves an instruction of one length to the newest message looks the same.
-    """
-    turns = [*s.history, s.request]
-    ends = [(a.prompt_tokens or 0) - (b.common_prefix_tokens or 0) for a, b in pairwise(turns)]
-    return len(ends) >= least and max(ends) - min(ends) <= SAME_LENGTH
-
-
-def _in_variants(s: kit.RuleContext) -> bool:
-    """Whether the prompts before were one text with one end after another, three at least, and none continued the last:
-    translations of a text, endings of a question. The next text shares only the instruction with them.
-
-    Prompts of a conversation, too, part at one place if a value there changes; but they grow.
-    """
-    pairs = [pair for pair in pairwise(s.history) if _part_alike(*pair)]
-    grows = all((after.prompt_tokens or 0) > (before.prompt_tokens or 0) + SAME_LENGTH for before, after in pairs)
-    goes_on = any((b.common_prefix_tokens or 0) >= (a.prompt_tokens or 0) for a, b in pairwise(s.history))
-    return len(pairs) >= 2 and not (grows or goes_on)
-
-
-def _part_alike(before: kit.Request, after: kit.Request) -> bool:
-    """Whether two prompts part near their end, at one place."""
-    place = after.common_prefix_tokens or 0
-    return place >= LATE * (after.prompt_tokens or 0) and abs((before.common_prefix_tokens or 0) - place) <= SAME_PLACE
 
 
 def _reply_changed(s: kit.RuleContext) -> bool:
@@ -246,45 +213,20 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
             "changed": r.lost_client,
             "fixed": _same_place(s),
             "below": s.server_lost if r.cut and r.seen.restored and s.server_lost >= SPAN_LEAST else None,
-            "end": _constant_end(s, 1),
+            "end": lengths.constant_end(s, 1),
             "two": bool(r.other_candidates) or _others(s),
             "compared": s.difference is not None,
         },
     )
 
 
-def _in_first_prompt(s: kit.RuleContext) -> bool:
-    """The prefix ends inside the first prompt: a new conversation with the same system prompt parts there as well."""
-    return s.history[0].prompt_tokens is None or (s.lcp or 0) < s.history[0].prompt_tokens if s.history else True
-
-
 def _others(s: kit.RuleContext) -> bool:
     """Whether conversations with one system prompt have these lengths: in turn, or each new, so that prompts do not grow."""
-    if not s.history or not _in_first_prompt(s):
+    if not s.history or not lengths.in_first_prompt(s):
         return False
-    lengths = _lengths(s)
-    stands = any(after <= before + SAME_PLACE for before, after in pairwise(lengths))
-    return stands or (ram.goes_on_earlier(s) and not _same_place(s))
-
-
-def _one_form(s: kit.RuleContext) -> bool:
-    """Whether all prompts part at one place in the first, and have one length, or grow and shrink, or do not grow beside
-    another conversation: texts of one form after one instruction.
-
-    A client that drops old messages leaves prompts of different lengths, or each shorter than the last.
-    """
-    if not s.history or not _in_first_prompt(s):
-        return False
-    lengths = _lengths(s)
-    shrinks = any(after < before - SAME_PLACE for before, after in pairwise(lengths))
-    shrinks = shrinks and (s.threads > 1 or any(after > before + SAME_PLACE for before, after in pairwise(lengths)))
-    return (shrinks or max(lengths) - min(lengths) <= SAME_LENGTH) and all(
-        abs((turn.common_prefix_tokens or 0) - (s.lcp or 0)) <= SAME_PLACE for turn in s.history[1:]
-    )
-
-
-def _lengths(s: kit.RuleContext) -> list[int]:
-    return [turn.prompt_tokens or 0 for turn in s.history] + [s.request.prompt_tokens or 0]
+    sizes = lengths.of_prompts(s)
+    stands = any(after <= before + SAME_PLACE for before, after in pairwise(sizes))
+    return stands or (lengths.goes_on_earlier(s) and not _same_place(s))
 
 
 def _same_place(s: kit.RuleContext) -> bool:

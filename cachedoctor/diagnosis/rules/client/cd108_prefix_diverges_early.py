@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
-from cachedoctor.diagnosis.rules import advice, kit, ram
+from cachedoctor.diagnosis.rules import advice, kit, lengths
 from cachedoctor.diagnosis.rules.checkpoints import held_whole, serves
 from cachedoctor.diagnosis.rules.client import changes
 from cachedoctor.diagnosis.rules.client.changes import is_early
@@ -39,7 +39,7 @@ def _confidence(s: kit.RuleContext) -> kit.Confidence:
         return "low"  # the server did not even reuse what it had to: more than a changed head is at work
     # the first turn that is in the log may have been another conversation's, and so may one that was left open
     repeated = s.said_before("CD108")[-1:] == [True] and s.history[-1].thread_turn > 0
-    repeated = repeated and not s.before[-1].verdict.undecided
+    repeated = repeated and (_often(s) or "CD108" not in s.before[-1].verdict.left_open)
     if r.seen.new_text and " | " in r.seen.new_text:
         return "medium"  # the text is cut to the tokens after the bar: what it is stays open
     alone = s.threads == 1 and (s.slot_before is None or s.slot_before.thread in (None, r.thread))
@@ -56,7 +56,7 @@ def _confidence(s: kit.RuleContext) -> kit.Confidence:
     if s.own_slot is False:
         found = r.seen.choice.looked or (s.setup.ram_keeps_all and s.returns)
         return "medium" if found and repeated else "low"
-    if s.own_slot is None or r.other_candidates or ram.takes_turns(s):
+    if s.own_slot is None or r.other_candidates or lengths.takes_turns(s):
         return "low"
     if not repeated:
         return "low"  # once: the slot may have been erased, or a new conversation begun that happens to be longer
@@ -70,6 +70,8 @@ def _confidence(s: kit.RuleContext) -> kit.Confidence:
 
 _OPEN = "open"
 """Key of requests for which the cause stays open: a finding of their own, as none of their tokens counts as avoidable."""
+_FEW = "few"
+"""What is found where too few lengths make these prompts one conversation."""
 
 
 def _perhaps_separate(s: kit.RuleContext) -> bool:
@@ -78,7 +80,7 @@ def _perhaps_separate(s: kit.RuleContext) -> bool:
     r = s.request
     listed = r.ram_refused and r.reference_lcp is not None and s.own_slot is not True
     elsewhere = any(one.thread == r.thread and one.length == r.reference_tokens for one in r.seen.choice.others)
-    if _returned_alone(s) or _others_share(s):
+    if _returned_alone(s) or _others_share(s) or (not s.known and lengths.ends_alike(s.history, 2)):
         return True
     if not (listed or elsewhere or kit.passed_over(s.request)):
         return False
@@ -90,7 +92,7 @@ def _returned_alone(s: kit.RuleContext) -> bool:
     lengths, too few of them, make these prompts one conversation."""
     known = s.request.reference_lcp is not None and not _frame_alone(s)
     comes_back = s.own_slot is False and s.returns and (s.setup.ram_keeps_all or s.request.ram_refused)
-    return comes_back and not known and sum(s.said_before("CD108")) < TWICE
+    return comes_back and not known and sum(s.said_before("CD108")) < TWICE and not s.is_settled("CD108")
 
 
 def _perhaps_new(s: kit.RuleContext) -> bool:
@@ -101,6 +103,7 @@ def _perhaps_new(s: kit.RuleContext) -> bool:
         and (s.lcp or 0) <= FRAME
         and not (s.known or s.request.seen.new_text)
         and not any(s.said_before("CD108"))
+        and not s.is_settled("CD108")
     )
 
 
@@ -122,9 +125,12 @@ def _few(s: kit.RuleContext) -> bool:
     """Whether only lengths that grow make it one conversation, and too few of them: of any five prompts in turn, four grow
     by chance in one of 120 cases, of any four, three in one of 24; but seldom each by as little as a turn adds."""
     r = s.request
-    if s.known or r.seen.new_text or r.text_lcp is not None or sum(s.said_before("CD108")) + 1 >= OFTEN:
-        return False
-    return not _steady(s, STEADY)
+    return not (s.known or r.seen.new_text or r.text_lcp is not None or _often(s))
+
+
+def _often(s: kit.RuleContext) -> bool:
+    """Whether the lengths grew so often, or so steadily, that they are taken for those of one conversation, be it later."""
+    return s.is_settled("CD108") or sum(s.said_before("CD108")) + 1 >= OFTEN or _steady(s, STEADY)
 
 
 def _steady(s: kit.RuleContext, times: int) -> bool:
@@ -197,7 +203,7 @@ def _perhaps_erased(s: kit.RuleContext) -> bool:
 
 def decide(s: kit.RuleContext) -> kit.Match | None:
     """Fire when the common prefix is short and the slot held, or may have held, this thread's previous turn."""
-    if not s.lost or not s.early or (s.own_slot is False and not ram.copy_refused(s)):
+    if not s.lost or not s.early or (s.own_slot is False and not lengths.copy_refused(s)):
         return None
     if s.changed("appended") or _drafts(s) or s.is_infill:  # the client only added, or sent something else
         return None
@@ -221,8 +227,8 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
     if not _perhaps_separate(s):
         sure = _confidence(s)
         if (sure == "low" and _perhaps_new(s)) or _few(s):
-            return kit.Match(_cost(s), sure, severity="note")
-        return kit.Match(_cost(s), sure)
+            return kit.Match(_cost(s), "low", _OPEN, found=_FEW, severity="note", undecided=True)
+        return kit.Match(_cost(s), sure, settles=True)
     if _grows(s):  # likely; but what came before stays open, so that no token of these is avoidable for certain
         return kit.Match(_cost(s), _confidence(s), undecided=True, key=_OPEN)
     return kit.Match(_cost(s), "low", severity="note", undecided=True, key=_OPEN)
@@ -316,9 +322,9 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
         else "ram"
         if r.ram_refused
         else s.own_slot,
-        "turns": ram.takes_turns(s),
+        "turns": lengths.takes_turns(s),
         "first": _second(s) or (match.confidence == "low" and not s.setup.ram_keeps_all),
-        "new": match.undecided and not r.cut and not kit.passed_over(s.request),
+        "new": match.undecided and not (r.cut or kit.passed_over(s.request) or match.found == _FEW),
         "one_shot": match.confidence != "high" and r.thread != r.held_thread,
         "compared": s.difference is not None,
         "erased": _perhaps_erased(s),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from cachedoctor.diagnosis.rules import advice, kit
+from cachedoctor.diagnosis.rules import advice, kit, lengths
 from cachedoctor.diagnosis.rules.checkpoints import CLEARED, same_prefix, server_could_not, serves
 from cachedoctor.knowledge.server_options import CHECKPOINT_MIN_STEP
 
@@ -38,6 +38,11 @@ def far_below(s: kit.RuleContext) -> bool:
 
 def decide(s: kit.RuleContext) -> kit.Match | None:
     """Fire when the memory needs a checkpoint at or below the prefix and had none, or one far below alone."""
+    match = _missing(s)
+    return match if match is None else lengths.noted(s, "CD201", match)
+
+
+def _missing(s: kit.RuleContext) -> kit.Match | None:
     r = s.request
     if r.cached_tokens is None or not server_could_not(s) or s.facts.setting("ctx_checkpoints") == 0:
         return None
@@ -182,6 +187,7 @@ def _say_far(g: kit.MatchGroup) -> kit.FindingText:
                     )
                 ]
             ),
+            *lengths.left_open(g),
         ],
         _SOURCES,
     )
@@ -213,7 +219,11 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
         "Recurrent and sliding-window memory cannot be rewound; it needs a saved state (context checkpoint) inside the common prefix. "
         + _why_none(g),
         remedies,
-        [*([same_prefix(r.common_prefix_tokens)] if _is_servers(r) else []), *_look_alikes(g)],
+        [
+            *([same_prefix(r.common_prefix_tokens)] if _is_servers(r) else []),
+            *_look_alikes(g),
+            *lengths.left_open(g),
+        ],
         _SOURCES,
     )
 

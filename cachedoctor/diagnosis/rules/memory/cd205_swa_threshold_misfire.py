@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cachedoctor.diagnosis.rules import advice, kit
+from cachedoctor.diagnosis.rules import advice, kit, lengths
 from cachedoctor.diagnosis.rules.checkpoints import held_whole, serves
 from cachedoctor.knowledge import server_options
 from cachedoctor.knowledge.builds import NEWEST
@@ -68,7 +68,8 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
     sure = bool(r.seen.checks or held_whole(s)) and s.by_the_book is not False
     if best.pos_min < best.pos_max and s.facts.at_least(FIXED) is True:
         sure = False  # the wrong comparison is fixed; what still refuses a window does so on purpose (b9713 and newer)
-    return kit.Match(covered(best, lcp) - (r.cached_tokens or 0), "high" if sure else "medium", found=best)
+    match = kit.Match(covered(best, lcp) - (r.cached_tokens or 0), "high" if sure else "medium", found=best)
+    return lengths.noted(s, "CD205", match)
 
 
 def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
@@ -158,6 +159,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
         [
             *([] if f["early"] else [kit.RuledOut("prefix-diverges-early", _shown(f))]),
             kit.RuledOut("no-usable-checkpoint", f"{at_hand} was usable"),
+            *lengths.left_open(g),
         ],
         ["https://github.com/ggml-org/llama.cpp/pull/21510"],
     )

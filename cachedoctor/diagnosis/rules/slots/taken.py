@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cachedoctor.diagnosis.rules.kit import SHORT, RuleContext
-from cachedoctor.diagnosis.rules.ram import UNSEARCHED
+from cachedoctor.diagnosis.rules.lengths import UNSEARCHED
 from cachedoctor.knowledge.decision import FRAME
 from cachedoctor.model import Request, RuledOut
 
@@ -57,7 +57,7 @@ def _unsaved(s: RuleContext) -> bool:
     What took it from another conversation did not take it from this one.
     """
     thief = s.slot_before
-    if thief is None or thief.thread_turn or thief.held_thread not in (None, s.request.thread):
+    if thief is None or thief.thread_turn or thief.seen.fresh or thief.held_thread not in (None, s.request.thread):
         return False
     return thief.processed_tokens is None or ("ram_saves" in s.facts.shows and not thief.ram_saved)
 

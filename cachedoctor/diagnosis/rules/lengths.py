@@ -1,0 +1,143 @@
+"""What the lengths of prompts let us know: of the RAM prompt cache, of conversations in turn and of separate prompts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from cachedoctor.diagnosis.rules import kit
+
+UNSEARCHED = 0.5
+"""Share of a slot's content from which on the server keeps it without a look into the RAM cache (b6751 and newer)."""
+
+GROWS = 0.05
+"""Share of a prompt that a turn adds at least: smaller steps of two conversations would not fall between each other."""
+SAME_PLACE = 16
+"""Tokens: common prefixes that differ by no more end at the same place."""
+SAME_LENGTH = 2
+"""Tokens by which prompts of one form differ."""
+LATE = 0.75
+"""Share of a prompt from which on a common prefix ends in its last turn."""
+OPEN = kit.RuledOut(
+    "new-conversations",
+    "not excluded: if these are separate prompts with one beginning, no conversation lost anything, and only that beginning was recomputed",
+)
+KEY = "separate"
+"""Key of the matches of which that may be so: a finding of their own, and no more than a note."""
+
+
+def takes_turns(s: kit.RuleContext) -> bool:
+    """Without a RAM cache, growing conversations in turn have the lengths of one that changes its head."""
+    prompt = s.request.prompt_tokens or 0
+    last = s.history[-1].seen.released_tokens if s.history else None
+    return last is not None and prompt - last >= GROWS * prompt and goes_on_earlier(s)
+
+
+def goes_on_earlier(s: kit.RuleContext) -> bool:
+    """Whether, without a RAM cache, a prompt may continue what its slot held before the last turn."""
+    prompt = s.request.prompt_tokens or 0
+    earlier = (turn.seen.released_tokens for turn in s.history[:-1])
+    return s.setup.ram == "off" and any(held is not None and held <= prompt for held in earlier)
+
+
+def copy_refused(s: kit.RuleContext) -> bool:
+    """The thread's last state was saved to RAM, and the cache did not give it back: the new prompt does not match it."""
+    r, facts, before = s.request, s.facts, s.slot_before
+    if r.ram_refused:
+        return True
+    if not s.setup.ram_keeps_all or r.restored_from_ram:
+        return False
+    if "ram_failed" in r.marks or before is None:
+        return False
+    if r.seen.choice.selected_by == "lcp" and (r.f_keep or 0.0) >= UNSEARCHED and not r.seen.choice.looked:
+        return False
+    if "ram_saves" in facts.shows:
+        return before.ram_saved  # infill, embeddings and reranking take a slot without saving what it held
+    if before.processed_tokens is None:
+        return False  # no timings, as of embeddings and reranking: whether the copy was made is not known
+    # what a slot held is saved when it is taken by LRU or keeps less than half (server_slot selection, b6751 and newer)
+    return before.seen.choice.selected_by == "lru" or (before.f_keep is not None and before.f_keep < 0.5)
+
+
+def perhaps_separate(s: kit.RuleContext, code: str) -> bool:
+    """Whether what the server lost may be no more than the beginning of completions of code, for which a chat's
+    checkpoints are not made, or of a text with several ends, which it lost once for all of them.
+
+    Forms after one instruction lose the instruction each time, which newer builds keep: that is more than a note. What
+    later prompts show counts for those before them: ``code`` is that of the rule that asks.
+    """
+    if s.is_settled(code):
+        return True
+    if s.known or s.request.text_lcp is not None or s.lcp is None:
+        return False
+    return (constant_end(s, 2) and not one_form(s)) or in_variants(s) or s.is_infill
+
+
+def noted(s: kit.RuleContext, code: str, match: kit.Match) -> kit.Match:
+    """What a rule says of the server, as a note where prompts may be separate."""
+    if perhaps_separate(s, code):
+        match.key, match.severity, match.settles = KEY, "note", True
+    return match
+
+
+def left_open(g: kit.MatchGroup) -> list[kit.RuledOut]:
+    """What such a note leaves open."""
+    return [OPEN] if g.worst.key == KEY else []
+
+
+def one_form(s: kit.RuleContext) -> bool:
+    """Whether all prompts part at one place in the first, and have one length, or grow and shrink, or do not grow beside
+    another conversation: texts of one form after one instruction.
+
+    A client that drops old messages leaves prompts of different lengths, or each shorter than the last.
+    """
+    if not s.history or not in_first_prompt(s):
+        return False
+    sizes = of_prompts(s)
+    shrinks = any(after < before - SAME_PLACE for before, after in pairwise(sizes))
+    shrinks = shrinks and (s.threads > 1 or any(after > before + SAME_PLACE for before, after in pairwise(sizes)))
+    return (shrinks or max(sizes) - min(sizes) <= SAME_LENGTH) and all(
+        abs((turn.common_prefix_tokens or 0) - (s.lcp or 0)) <= SAME_PLACE for turn in s.history[1:]
+    )
+
+
+def constant_end(s: kit.RuleContext, least: int) -> bool:
+    """Whether every prompt, ``least`` of them at least, inserts its new text before an end that stays the same, and none
+    continued the one before: an editor that asks for completions does so, of which nobody could have reused more.
+
+    A client that moves an instruction of one length to the newest message looks the same.
+    """
+    return ends_alike([*s.history, s.request], least)
+
+
+def ends_alike(turns: Sequence[kit.Request], least: int) -> bool:
+    """Whether each of these prompts parts from the one before at an end of one length."""
+    ends = [(a.prompt_tokens or 0) - (b.common_prefix_tokens or 0) for a, b in pairwise(turns)]
+    return len(ends) >= least and min(ends) > SAME_PLACE and max(ends) - min(ends) <= SAME_LENGTH
+
+
+def in_variants(s: kit.RuleContext) -> bool:
+    """Whether the prompts before were one text with one end after another, three at least, and none continued the last.
+
+    Translations of a text are, and endings of a question. The next text shares only the instruction with them. Prompts of a conversation, too, part at one place if a value there changes; but they grow.
+    """
+    pairs = [pair for pair in pairwise(s.history) if _part_alike(*pair)]
+    grows = all((after.prompt_tokens or 0) > (before.prompt_tokens or 0) + SAME_LENGTH for before, after in pairs)
+    goes_on = any((b.common_prefix_tokens or 0) >= (a.prompt_tokens or 0) for a, b in pairwise(s.history))
+    return len(pairs) >= 2 and not (grows or goes_on)
+
+
+def _part_alike(before: kit.Request, after: kit.Request) -> bool:
+    """Whether two prompts part near their end, at one place."""
+    place = after.common_prefix_tokens or 0
+    return place >= LATE * (after.prompt_tokens or 0) and abs((before.common_prefix_tokens or 0) - place) <= SAME_PLACE
+
+
+def in_first_prompt(s: kit.RuleContext) -> bool:
+    """The prefix ends inside the first prompt: a new conversation with the same system prompt parts there as well."""
+    return s.history[0].prompt_tokens is None or (s.lcp or 0) < s.history[0].prompt_tokens if s.history else True
+
+
+def of_prompts(s: kit.RuleContext) -> list[int]:
+    """Tokens of the prompts of a conversation, the oldest first."""
+    return [turn.prompt_tokens or 0 for turn in s.history] + [s.request.prompt_tokens or 0]
