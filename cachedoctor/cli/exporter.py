@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cachedoctor.model import AnalysisOptions
 
 PORT = 19931
-"""Above 9100 to 9999, which the list of exporters has given out, and below the ports that systems lend."""
+"""Above 9100 to 9999, which the list of exporters assigns, and below the system's ephemeral ports."""
 _POLL = 0.25
 """Seconds between two looks at silent logs."""
 _SHOW = 1.0
