@@ -73,7 +73,7 @@ def compare_bodies() -> Remedy:
 
 
 LOG_REQUESTS = "--log-requests --log-requests-level 2"
-"""Level 2 writes the begin of a prompt in all versions; up to 0.4.6 all of it."""
+"""Level 2 logs the beginning of a prompt in all versions; up to 0.4.6 the whole prompt."""
 
 
 def log_requests() -> Remedy:
