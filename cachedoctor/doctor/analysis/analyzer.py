@@ -61,17 +61,17 @@ if TYPE_CHECKING:
     from cachedoctor.model import Launcher
 
 _OF_FINDINGS = (b"[CD", b"`CD")
-"""One of them is in a report of ours for people."""
+"""Every report for people that has findings contains one of these."""
 _OF_REPORTS = (b"cachedoctor", b"CD")
-"""One of them is in a report of ours for programs, and in a page of a rule."""
+"""Every report for programs, and every page of a rule, contains these."""
 _UNREAD = 64
-"""Inputs in which nothing was recognised that are described."""
+"""Number of inputs to describe in which nothing was recognised."""
 _UNDECIDED = 4
-"""Requests described where nothing can be told of any."""
+"""Number of requests to describe if nothing is known about any."""
 _REPLAYED = 1000
 """Requests of a log that are kept, so that options can be tried on them in a replay."""
 _DECIDING = 1024
-"""Requests by which it is decided whether the prompts given beside a log are of it."""
+"""Requests after which it is decided whether the prompts given with a log belong to it."""
 
 
 class Analyzer:

@@ -12,7 +12,7 @@ from cachedoctor.model import Judged, Request, Session, SlotReuse, SlowTurn, Tot
 from cachedoctor.model.terms import MIN_PROMPT_TOKENS
 
 _JUDGED = frozenset({"cold", "reused", "partial", "reprocessed", "failed"})
-"""Outcomes of which the log shows what was possible, and what was done; not that the client went away."""
+"""Outcomes for which the log shows what was possible and what was done; a client's disconnect is not one of them."""
 
 _LOST = frozenset({"partial", "reprocessed"})
 _COUNTED = attrgetter("parent", "prompt_tokens", "cached_tokens", "processed_tokens", "prompt_ms", "outcome")
@@ -128,7 +128,7 @@ class Slowest(msgspec.Struct, gc=False):
 
     kept: dict[int, SlowTurn] = msgspec.field(default_factory=dict)
     least: float = 0.0
-    """Milliseconds that one more has to take longer, once there are enough."""
+    """Milliseconds that another request must exceed, once there are enough."""
 
     def take(self, judged: Iterable[Judged]) -> None:
         """Take requests: few take longer than the slowest so far."""

@@ -68,7 +68,7 @@ class ExtraInputs(msgspec.Struct):
     """What was read beside the logs."""
 
     lives: list[list[list[Counters]]] = msgspec.field(default_factory=list)
-    """Of each server its lives, the last life last."""
+    """Runs of each server, the last run last."""
     given: list[ResponseFile] = msgspec.field(default_factory=list)
     kv_events: list[KvEvents] = msgspec.field(default_factory=list)
 

@@ -74,7 +74,7 @@ class Diagnosis:
         """What rules failed with, by code."""
         self.groups = FindingGroups(options.ignored, self.failures)
         self.opened: list[str] = []
-        """Codes of findings that are new; for whoever takes them out."""
+        """Codes of new findings, until a caller removes them."""
         self._setup = Setup(Facts(-1, ""))
         """Of the server that was asked for last."""
         self._memory: dict[int, FindingHistory] = {}
@@ -85,7 +85,7 @@ class Diagnosis:
         self.settled: list[Request] = []
         """Requests of which a rule left something open that it decided later; for whoever asks about them again."""
         self.doubtful = 0
-        """Requests that lost tokens, or of which the log does not show."""
+        """Requests that lost tokens, or for which the log does not show whether they did."""
 
     @property
     def avoidable_tokens(self) -> int:

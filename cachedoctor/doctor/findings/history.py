@@ -71,7 +71,7 @@ WINDOW = 8
 MAX_THREADS = 64
 """Threads remembered per session, as the tracker remembers them; the one unused for longest is forgotten."""
 _FINAL = 64
-"""Requests after which nothing is said again of one; of a slot's older ones only the last is remembered."""
+"""Requests after which a request is not reported again; of a slot's older requests only the last is remembered."""
 
 
 class FindingHistory(msgspec.Struct, gc=False):

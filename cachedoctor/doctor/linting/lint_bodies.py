@@ -28,7 +28,7 @@ from cachedoctor.redaction import sanitize
 
 HINT = "give consecutive requests of a conversation: JSONL of bodies, or several files in the order sent"
 NUMBER = late(r"#(\d+)(?:#\d+)?\Z")
-"""After the name of a file: which of its requests."""
+"""Number of a request in its file, after the name of the file."""
 
 
 class LintRequest(msgspec.Struct):
@@ -36,7 +36,7 @@ class LintRequest(msgspec.Struct):
 
     prompt: Prompt
     line: int | None
-    """In its file; None where requests do not be on a line each."""
+    """Line in its file; None if requests are not on a line each."""
     recording: int = 0
     """Requests of different recordings do not follow each other; files of one request each are one recording."""
 
