@@ -82,9 +82,9 @@ class RunMemory(msgspec.Struct, gc=False):
     """What one run of a server has shown until now."""
 
     shows_ram: bool = False
-    """Lines that say whether the RAM prompt cache was searched."""
+    """Whether the log shows if the RAM prompt cache was searched."""
     makes_checkpoints: bool = False
-    """Lines that create checkpoints, or allow them: that none was counted means that none is held."""
+    """Whether the log shows lines that create or allow checkpoints: none is held if none was counted."""
     evictions: int = 0
     """Prompts that left the RAM prompt cache."""
     evicted: Mark | None = None
@@ -121,7 +121,7 @@ class Slot:
         self.used = False
         """A request was launched here since the start."""
         self.cleared_thread: int | None = None
-        """Conversation whose text it held until the last launch elsewhere, which by its build clears idle slots."""
+        """Conversation whose text it held until a launch on another slot, which clears idle slots in this build."""
         self.idle_saved: IdleSave | None = None
         """It was saved for being idle, and not cleared yet."""
         self.evictions = 0
