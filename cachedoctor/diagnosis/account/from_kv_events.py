@@ -44,7 +44,7 @@ class _EngineBlocks(msgspec.Struct):
     """What one engine has."""
 
     state: dict[str, str] = msgspec.field(default_factory=dict)
-    """By id: ``_THERE``, or why not any more."""
+    """State of each block by id: ``_THERE``, or why it is gone."""
     last: int = -1
     """Number of the last message."""
     time: float = 0.0
@@ -62,7 +62,7 @@ class KvFold:
         self._most = most
         self._engines: dict[_Place, _EngineBlocks] = {}
         self._blocks: dict[str, _StoredBlock] = {}
-        """By id, the one unused for longest first."""
+        """Blocks by id, the one unused for longest first."""
         self._texts: Counter[str | bytes] = Counter()
         """Number of blocks with this text, and with this text and everything before it."""
         self._groups: set[int] = set()

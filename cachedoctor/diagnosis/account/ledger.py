@@ -70,7 +70,7 @@ class Sum:
     def __init__(self) -> None:
         self.requests = self.not_placed = 0
         self.cells: dict[tuple[AccountRow, str | None], RowSums] = {}
-        """By row, and code of the rule that says why."""
+        """Sums by row and by code of the rule that gives the cause."""
 
     def add(self, placed: list[Placed], sign: int) -> None:
         """Count a request, or take it back."""
@@ -118,7 +118,7 @@ class Unexplained(msgspec.Struct, gc=False):
     """Tokens of one life of a server that a report must not pass over, though no rule speaks of them."""
 
     lost: int = 0
-    """The server lost them in requests of which no rule names a cause."""
+    """Tokens that the server lost in requests for which no rule names a cause."""
     alike: int = 0
     """First prompts began like their slot's content, which was equally long: these tokens may be changed or new."""
     alike_requests: int = 0
@@ -136,7 +136,7 @@ class Unexplained(msgspec.Struct, gc=False):
     """Tokens that may be repeated in first prompts, after different tools or another system prompt."""
     anew_at: Mark | None = None
     returns: int = 0
-    """Requests for which the RAM cache brought back what another conversation had displaced."""
+    """Requests for which the RAM cache restored what another conversation had displaced."""
 
     def add(self, r: Request, sign: int) -> None:
         """Count a request, or take it back."""
@@ -228,7 +228,7 @@ class Ledger(msgspec.Struct, gc=False):
     """Takes every request when it is judged, and takes back those that are judged again."""
 
     servers: dict[int, RunAccounts] = msgspec.field(default_factory=dict)
-    """By session."""
+    """Accounts by session."""
     clients: dict[ClientName, Sum] = msgspec.field(default_factory=dict)
     """By sender, over all servers; at most ``KEPT`` senders, and the others together."""
     kept: int = 0

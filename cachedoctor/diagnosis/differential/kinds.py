@@ -142,6 +142,6 @@ KINDS: tuple[Kind, ...] = (
         {"head": 0.3, "slots": 0.6, "none": 6.6},
     ),
 )
-"""In the order in which they decide."""
+"""Kinds in the order in which they decide."""
 
 BY_NAME = {kind.name: kind for kind in KINDS}

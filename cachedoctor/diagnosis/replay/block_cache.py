@@ -157,7 +157,7 @@ class BlockSettings(msgspec.Struct, frozen=True):
     """Tokens that the cache holds (``KV cache size``); None for one that holds everything."""
     states: Literal["none", "every", "few"] = "none"
     """Recurrent layers: none; a state wherever a chunk or a block of the reply ends (up to 0.28, and with retention
-    None); at the end of a prompt and where prompts were seen to part (0.29 and newer)."""
+    None); at the end of a prompt and where prompts were seen to diverge (0.29 and newer)."""
     interval: int = 0
     """With ``few``: tokens between additional states (--prefix-cache-retention-interval); 0 for none."""
     chunk: int = 8192

@@ -23,10 +23,10 @@ class TimedRequest(msgspec.Struct, frozen=True, gc=False):
     ended: int
     conversation: int | None = None
     seconds: float | None = None
-    """When it came, by any clock."""
+    """Arrival time in seconds, by any clock."""
     cache_prompt: bool = True
     id_slot: int | None = None
-    """The slot that the client asked for."""
+    """The slot that the client requested."""
     user_starts: tuple[int, ...] = ()
     """Token index at which each user message begins."""
     choices: int = 1
@@ -44,8 +44,8 @@ class Happened(msgspec.Struct, frozen=True):
 
     moment: int
     what: Literal["restart", "save", "restore", "erase"]
-    """``restart`` empties all that is not on disk: a new process, a sleep, a model that was unloaded. The others are
-    asked of one slot."""
+    """``restart`` empties all that is not on disk: a new process, a sleep, a model that was unloaded. The others
+    concern one slot."""
     slot: int = 0
     file: str = ""
     """Name of the slot file."""

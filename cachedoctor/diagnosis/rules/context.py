@@ -30,7 +30,7 @@ class Remembered(Protocol):
     """What else the server did of late."""
 
     returns: bool
-    """Whether the RAM cache brought back what another conversation had displaced: it is on, and it works."""
+    """Whether the RAM cache restored what another conversation had displaced: it is on, and it works."""
 
     def beside(self, request: Request) -> list[Request]:
         """Give what other slots served while this request was at work."""

@@ -237,14 +237,14 @@ class RequestRule(Rule):
     needs: Needs = _needs_nothing
     severity: Literal["by-cost"] | Severity = "by-cost"
     engine: str = "llama.cpp"
-    """Whose requests it is about."""
+    """Engine whose requests it is about."""
     alone: Callable[[Session], list[SessionFinding]] | None = None
     """What lines of a session show on their own if no request of its input shows the cause."""
     stated: tuple[IncidentName, ...] = ()
     """``alone`` is called for sessions of any engine that have one of these; if empty, for all sessions of its engine."""
     of_bodies: OfBodies | None = None
-    """What a difference between given bodies is, where it is this cause: asked where a log has no requests to match
-    them to, whatever the engine."""
+    """What a difference between given bodies is, if it is this cause: called if a log has no requests to match them to,
+    whatever the engine."""
 
 
 class SessionRule(Rule):
@@ -257,7 +257,7 @@ class SessionRule(Rule):
     severity: Literal["by-cost"] | Severity = "note"
     """Name of the rule in lists; each finding has its own name."""
     engine: str = "llama.cpp"
-    """Whose sessions it is about."""
+    """Engine whose sessions it is about."""
     on: tuple[IncidentName, ...] = ()
     """It is called for sessions of any engine that have one of these, and for no others; empty: for all of its engine."""
 

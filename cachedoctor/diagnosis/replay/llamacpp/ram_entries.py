@@ -14,7 +14,7 @@ from cachedoctor.diagnosis.replay.llamacpp.server_settings import ServerSettings
 from cachedoctor.diagnosis.replay.prompt_tree import PromptTree
 
 LEAST_KEPT = 0.25
-"""Share of an entry that a prompt must keep for the entry to be taken."""
+"""Share of an entry that a prompt must keep for the entry to be restored."""
 
 Lose = Callable[[ReplayContent, Cause], None]
 

@@ -23,7 +23,7 @@ class Cells(msgspec.Struct, frozen=True, gc=False):
 
     head: int = 0
     runs: tuple[Run, ...] = ()
-    """In the order of the cells."""
+    """Runs in the order of the cells."""
 
 
 FRESH = Cells()

@@ -12,7 +12,7 @@ NO_TRACE = (
     "a cache salt or extra_key, a LoRA adapter, an image, a router that sends the requests to several servers, "
     "a request that disables caching"
 )
-"""What parts requests without a word in this log."""
+"""What separates requests without a line in this log."""
 
 
 def extra_buffer(session: Session) -> Remedy:

@@ -66,7 +66,7 @@ def _flows(session: Session) -> list[KvFlow]:
 
 
 _LEAST = 20
-"""Requests before their distribution says anything."""
+"""Requests that are needed before their distribution shows anything."""
 _GROUP = 0.2
 """Share of the requests that each group must have."""
 _GAP = 2
