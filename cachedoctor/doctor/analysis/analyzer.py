@@ -129,7 +129,7 @@ class Analyzer:
         self._slowest = Slowest()
         self._turns: dict[int, TextTurn] = {}
         self._askers: dict[int, ClientName] = {}
-        """The last requests whose prompts were given beside the log, as turns by their texts, by their number."""
+        """Clients of the last requests whose prompts were given with the log, by their number."""
         self._settled = False
         self._number = 0
         self._undecided: list[Judged] = []
@@ -150,7 +150,7 @@ class Analyzer:
         self._excerpt = self._held_back()
         self._interrupted = False
         self._new: list[str] = []
-        """Codes of findings opened since they were last asked for."""
+        """Codes of findings opened since they were last requested."""
 
     # ---- input
 

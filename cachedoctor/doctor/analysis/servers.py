@@ -125,7 +125,7 @@ class Servers:
         self._plan = LISTING_PLAN if lists_requests else PLAN
         self._listener = listener
         self._files: list[LogFile] = []
-        """Of the open log, the open one last."""
+        """Files of the open log, the open one last."""
         self._scanners: dict[str | None, Scanner] = {}
         self._trackers: dict[str | None, Tracker] = {}
         self._forks: dict[str | None, _Fork] = {}

@@ -75,7 +75,7 @@ class Sessions:
         """What the text above the log of the open input says."""
         self.sessions: list[Session] = []
         self.follows = False
-        """Before the first line of the open input, another life of its server was written."""
+        """Before the first line of the open input, another run of its server was written."""
 
     def begin(self, path: str, origin: str | None) -> Session:
         """Make a session."""

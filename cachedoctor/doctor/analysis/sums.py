@@ -216,7 +216,7 @@ class RunSlots(msgspec.Struct, gc=False):
     session: int
     requests: int = 0
     slots: dict[int, SlotSeries] = msgspec.field(default_factory=dict)
-    """By number; ``SLOTS`` stands for all from there on."""
+    """Series by slot number; ``SLOTS`` stands for all from there on."""
 
     def busier(self, other: RunSlots) -> bool:
         """Whether it is the one to show; of two alike the earlier is."""
@@ -228,7 +228,7 @@ class Reuse(msgspec.Struct, gc=False):
 
     best: RunSlots | None = None
     going: dict[int, RunSlots] = msgspec.field(default_factory=dict)
-    """By session."""
+    """Slots of the runs that continue, by session."""
     servers: dict[tuple[str, str | None], int] = msgspec.field(default_factory=dict)
     """Session that continues, by path and origin."""
 

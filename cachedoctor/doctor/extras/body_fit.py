@@ -52,7 +52,7 @@ _GREW = 40
 _LONG = 300
 """Tokens: the template is a large part of a shorter prompt."""
 _LEAST_TEXT, _LONG_TEXT = 3, 16
-"""Characters of printed text that are searched for: of a piece with a digit, and of any other. Fewer stand anywhere."""
+"""Characters of printed text that are searched for: of a piece with a digit, and of any other. Fewer occur anywhere."""
 _MARKUP = late(r"<\|?[^<>|\n]{1,40}\|?>|\[/?[A-Z_]{2,30}\]|[\r\n]+| \| |^\.\.\. ")
 _BY_THE_SERVER = ("slots", "prompt-dump")
 """Kinds of prompts that the server itself writes: they contain the numbers of a reply, which have short tokens."""
@@ -81,7 +81,7 @@ class Fit(NamedTuple):
     """How bodies go with a log."""
 
     matched: int
-    """Requests that nothing speaks against."""
+    """Requests with no evidence against their body."""
     of: int
     """Requests that could have a body."""
     is_theirs: bool

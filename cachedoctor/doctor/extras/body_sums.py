@@ -25,7 +25,7 @@ _CHANGED = 0.3
 _EDITED = 0.1
 """The same for an edit of the history or of the tools, which no new prompt has by chance."""
 _EDITS = ("message-", "reasoning-", "tool-", "tools-", "front-truncated", "compacted")
-"""How the kinds of such differences begin."""
+"""Prefixes of the kinds of such differences."""
 _COMPARED = 256
 """Changed bodies that are compared with the earlier ones."""
 _OPENING = 64

@@ -55,7 +55,7 @@ _OTHER = -1
 _MORE = 1000
 """First number for conversations whose number by lengths is already used."""
 _CLIENTS = 4096
-"""Clients that are told apart."""
+"""Number of clients that are distinguished."""
 _COMPARED = 256
 """Prompts that are compared where none can be matched."""
 
@@ -84,7 +84,7 @@ class TextTurn(NamedTuple):
     together: int = 0
     """Tokens of its beginning that another request computed at the same time, and none had before."""
     uncached: bool = False
-    """Its body asks for no cache."""
+    """Its body switches the cache off."""
 
 
 class _Told(msgspec.Struct):
@@ -129,7 +129,7 @@ class GivenPrompts:
         """Files that failed, and how: the analysis continues without them."""
         found = _without_stale([prompt for path in paths for prompt in _loaded(path)])
         self.sent: tuple[Prompt, ...] = tuple(found)
-        """As they were given, in their order."""
+        """Prompts as they were given, in their order."""
         self.files, self._prompts, self._lengths = self._with_files(found, tokenizer, template)
         """What renders them and cuts them into tokens."""
         self._cutter = self.files.cutter
@@ -143,7 +143,7 @@ class GivenPrompts:
         self._texts: dict[int, _Texts] = {}
         self._hashed = hashed
         self.asker: ClientName | None = None
-        """Who sent the request that was asked for last, by its body."""
+        """Who sent the request that was matched last, by its body."""
         self.matched = 0
         """Requests for which a prompt was found."""
         self.paths = paths

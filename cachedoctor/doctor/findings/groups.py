@@ -60,7 +60,7 @@ class _Costs(msgspec.Struct, gc=False):
     """Tokens that it could have reused and computed; 0 where that is not known."""
     costs: list[_Cost] = msgspec.field(default_factory=list)
     whole: tuple[int, int, str | None] | None = None
-    """Tokens and nanoseconds of all causes, and code of the costliest, once all rules have been asked."""
+    """Tokens and nanoseconds of all causes, and code of the costliest, once all rules have been checked."""
 
 
 class FindingGroups:

@@ -123,7 +123,7 @@ class Merged(msgspec.Struct, frozen=True):
 
     options: list[OptionChange]
     notes: list[str]
-    """Where findings ask for different values."""
+    """Notes on options for which findings need different values."""
     served: list[Wish]
     """Wishes whose options are all among them, perhaps with larger values."""
 

@@ -70,7 +70,7 @@ class LogResult(msgspec.Struct, frozen=True):
     page: bytes | None
     """The report as HTML."""
     is_bug: bool = False
-    """A part of us failed."""
+    """A part of cachedoctor failed."""
 
 
 def run_log(task: LogTask) -> LogResult:

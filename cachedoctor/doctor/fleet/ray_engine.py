@@ -33,7 +33,7 @@ class RayEngine:
         self._busy: dict[Any, LogTask] = {}
         self._width = 0
         self._asked = -_ASK
-        """When the cluster was asked for its size."""
+        """When the size of the cluster was queried last."""
 
     @property
     def width(self) -> int:

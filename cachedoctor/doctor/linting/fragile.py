@@ -71,7 +71,7 @@ def is_branch(found: PromptDiff) -> bool:
 MAX_SHOWN = 80
 """Code points of a value that are shown."""
 _LOOK = 200_000
-"""Code points of a head that are checked."""
+"""Code points that are checked before the conversation."""
 _MOST = 50
 """Places that are listed."""
 _HEADER = "x-anthropic-billing-header:"

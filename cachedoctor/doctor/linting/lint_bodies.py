@@ -114,11 +114,11 @@ def _line(prompt: Prompt, name: str, rows: list[int]) -> int | None:
 
 _NO_PAIR = "does not contain two requests of one conversation"
 _APART = ("cache-salt", "adapter")
-"""Differences beside the text: nothing at all is shared."""
+"""Differences outside the text: nothing at all is shared."""
 _BESIDE = {"cache_salt": "cache-salt", "extra_key": "cache-salt", "images": "image"} | dict.fromkeys(
     ("lora", "lora_path"), "adapter"
 )
-"""Kinds of what is beside the text of a request."""
+"""Kinds of differences outside the text of a request, by field."""
 _NOT_OF_TEXT = frozenset({"cache-prompt-off", *_BESIDE.values()})
 _FORBIDS = "the request sets cache_prompt to false, so llama-server reuses nothing from its slot"
 _ALLOW = Advice("Remove cache_prompt, or set it to true (the default since November 2024).")

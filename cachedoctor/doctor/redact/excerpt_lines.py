@@ -90,7 +90,7 @@ _VALUES = {
     "UUID": (b"00000000-0000-0000-0000-000000000000", b"11111111-1111-1111-1111-111111111111"),
     "random id": (b"0a0a0a0a", b"1b1b1b1b"),
 }
-"""What stands for a value that changed in a diff of two prompts, by its kind."""
+"""Placeholders of a value that changed in a diff of two prompts, by its kind."""
 _STATED = UNKNOWN + b" failed"
 """In place of a slot's statement in unknown words that is not judged."""
 

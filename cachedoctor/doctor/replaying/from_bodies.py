@@ -28,7 +28,7 @@ from cachedoctor.prompts.tokenizers.base import TokenArrays
 _OPENING = late(r"<\|?[A-Za-z0-9_｜▁]{1,40}\|?>[^<]{0,24}$|\[INST\] ?$")
 """What a template writes before a user's message: a special token and perhaps the role."""
 _IMAGE = late(r"<image sha256:([0-9a-f]{16})>")
-"""What stands for an image in a rendered prompt."""
+"""Placeholder of an image in a rendered prompt."""
 
 
 class SentBody(msgspec.Struct):

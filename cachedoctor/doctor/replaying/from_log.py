@@ -198,7 +198,7 @@ class Recalled(msgspec.Struct):
     assumed: set[int]
     """Indexes of the requests whose common prefix with the previous turn is not in the log."""
     unplaced: int
-    """Requests of which the log does not show how long they were, and choices of ``n > 1``."""
+    """Requests whose length the log does not show, and choices of ``n > 1``."""
 
 
 def build(requests: Iterable[Request]) -> Recalled:

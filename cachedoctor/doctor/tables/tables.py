@@ -28,7 +28,7 @@ from cachedoctor.report.tables.columns import SAMPLES, ColumnTable, Ending
 from cachedoctor.report.tables.request_rows import Measurements, Numbering
 
 _PROMPTS = frozenset({"text", "json", "ids", "rest"})
-"""Kinds of holes in which prompts may stand."""
+"""Kinds of holes that may contain prompts."""
 _LONGEST = 256
 """Code points that are kept of a path, an address and other texts."""
 _SHORT = 64
@@ -172,7 +172,7 @@ _SHARE = 0.2
 _MANY = 20
 """Messages of a server in a file that is called a log, whatever else is in it."""
 _PROMPT = late(rb"\s*+(?:<|\[\s*+\{|\{[^\n]{0,4096}?\"(?:messages|prompt|input)\"\s*+:)")
-"""How a prompt begins in which somebody may have pasted a log: with a template's token, or as a body."""
+"""How a prompt begins into which a user may have pasted a log: with a template's token, or as a body."""
 _MAYBE = late(rb"\b(?:slot|srv|llama|" + PATTERN.encode() + rb"|INFO|WARN)\b")
 """Every log of a server contains one of these; catalogues are compiled only if it does."""
 
@@ -265,7 +265,7 @@ class EventRows:
         self._paths = [path for chain in chains(paths) for path in chain]
         self._max_unpacked = max_unpacked
         self.errors: list[SourceError] = []
-        """Of inputs that could not be read to the end."""
+        """Errors of inputs that could not be read to the end."""
 
     def lines(self) -> Iterator[bytes]:
         """Yield the rows, log after log, the rotations of one log in the order of time."""

@@ -67,7 +67,7 @@ class Asking(NamedTuple):
     paths: list[str]
     """Logs of one server, or files of request bodies."""
     prompts: list[str] = []  # noqa: RUF012  # never written
-    """Bodies beside a log."""
+    """Bodies that were given with a log."""
     tokenizer: str | None = None
     template: str | None = None
     build: int | None = None
