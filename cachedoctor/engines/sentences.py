@@ -30,7 +30,7 @@ class Sentence(NamedTuple):
     """None for a line that shows that nothing is wrong."""
     literal: bytes
     pattern: str
-    """With the names of its numbers as groups; ``process`` is the name of a process."""
+    """Regular expression with the names of its numbers as groups; ``process`` is the name of a process."""
     meaning: str
     sample: str
     behind: str = ""
@@ -185,7 +185,7 @@ FIELDS = {
 }
 """What the numbers and names of the patterns are."""
 MEASURED = frozenset({"tokens", "computed", "limit", "keep", "erased", "batch", "size"})
-"""Those with a unit."""
+"""Numbers with a unit."""
 AROUND = frozenset({"old_launch", "old_release", "old_reuse"})
 """Rows that are meaningful only next to others: they are explained, and kept by redact, but never searched for."""
 _PATTERNS = {row.id: late(row.pattern) for row in TABLE}
@@ -195,9 +195,9 @@ _BEFORE = 1_000
 _SERVERS = {"ollama": "ollama", "llama": "llama.cpp", "koboldcpp": "koboldcpp"} | {name: name for name in ENGINES}
 """Engines by a part of the name of a process, unit or container."""
 _OWN = late(rb"\d++\.\d\d\.\d\d\d\.\d\d\d |slot |srv ")
-"""How the lines of llama-server begin, which its catalogue has."""
+"""Beginnings of the lines of llama-server, which its catalogue has."""
 _BESIDE_LMCACHE = next(iter(ENGINES))
-"""The engine that LMCache is beside as a rule."""
+"""The engine that usually runs with LMCache."""
 _MOST_ERRORS = 50
 """Error lines that are checked."""
 _MOST = 20_000

@@ -30,7 +30,7 @@ HOLE = late(r"\{([A-Za-z_][\w.]*):(\w+)\}")
 FUNC_NAME = late(rb"(\S+?): ")
 """The function that is named before a message."""
 GROUPS = ("slot", "srv", "bare")
-"""Where in a line a message can stand, in the order of the last groups of a catalogue's pattern."""
+"""Where in a line a message can be, in the order of the last groups of a catalogue's pattern."""
 
 
 _text: Callable[[bytes], str] = methodcaller("decode", "utf-8", "replace")
@@ -56,7 +56,7 @@ def _keep(raw: bytes) -> float | None:
 
 
 _KEY = 10
-"""Characters by which lists of pairs are told apart before they are read."""
+"""Characters by which lists of pairs are distinguished before they are read."""
 _MOST_SHAPES = 16
 _LEAST_PAIRS, _MOST_PAIRS = 4, 64
 """A list with fewer pairs is split as fast as it is matched; a server writes none with more."""
@@ -72,7 +72,7 @@ class _PairShape(msgspec.Struct, frozen=True):
 
 
 _shapes: dict[str, _PairShape] = {}
-"""The first ones that were met, by their first characters: a server prints two or three."""
+"""The first shapes that occurred, by their first characters: a server prints two or three."""
 
 
 def as_pairs(raw: bytes) -> dict[str, str]:
@@ -251,7 +251,7 @@ class Message:
         self.shows = shows
         """What a log with this line can show; rules require this instead of ids."""
         self.meaning = meaning
-        """What it says about the prompt cache, for people; given with one wording of a message."""
+        """What it means for the prompt cache, for people; given with one wording of a message."""
         self.has_func = template.startswith(("{__func__:func}: ", "{func:func}: "))
         self._body = template.split("}: ", 1)[1] if self.has_func else template
         self.heads = heads or (re.split(r"\{[A-Za-z_][\w.]*:", self._body, maxsplit=1)[0].strip(),)
@@ -263,7 +263,7 @@ class Message:
         self._looks = 0
         self.exact_match: Callable[[bytes, int], re.Match[bytes] | None] = self._first_match
         self.loose_match: Callable[[bytes, int], re.Match[bytes] | None] = self._first_loose_match
-        """As ``exact_match``, which lets unknown text follow."""
+        """Like ``exact_match``, but unknown text may follow."""
         self.quoted = component in ("client", "embedded")
         """Words of a client that are in any text, or of the library in any program: they do not identify a server's
         log."""

@@ -29,7 +29,7 @@ class ScanPlan(msgspec.Struct):
     """What a scanner delivers."""
 
     wanted: frozenset[str]
-    """Messages that somebody listens to."""
+    """Messages that have a listener."""
     once: frozenset[str] = frozenset()
     """Messages of which only the first line per slot and task is delivered."""
     fused_groups: int = 0

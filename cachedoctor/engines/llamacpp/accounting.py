@@ -14,7 +14,7 @@ from cachedoctor.model.observed import Observed, Progressed
 HALF = 0.0005
 """Shares are printed with three decimals."""
 BY_RELEASE, BY_COMPUTED, BY_SHARES = "released - generated + 1", "prompt - processed", "similarity and f_keep"
-"""How numbers are derived that most logs do not print."""
+"""How numbers that most logs do not print are derived."""
 
 
 def by_threshold(seen: Observed, facts: Facts, prompt: int | None) -> Between | None:

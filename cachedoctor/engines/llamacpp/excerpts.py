@@ -105,7 +105,7 @@ LINE_MAX = 1 << 12
 _TELLING = 8
 """Bytes: shorter first words of a message occur in many lines, and identify it only after a slot and a task."""
 _WRAPS = 4
-"""Lines over which one record is wrapped at most."""
+"""Maximum lines over which one record is wrapped."""
 _COLOUR = late(rb"\[(?:\d{1,3}(?:;\d{1,3}){0,4})?m")
 """A colour that lost its ESC byte."""
 _LEADING = late(rb"[ \t]*(?:(?:[-*+>]|\xe2\x80\xa2|\d{1,3}[.)])[ \t]+)?`{0,3}[ \t]*")

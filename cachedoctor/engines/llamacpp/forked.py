@@ -18,7 +18,7 @@ from cachedoctor.engines.llamacpp.slot import Slot
 from cachedoctor.model import Mark
 
 WORDS = frozenset({"chosen", "launched", "common", "kept", "released"})
-"""Messages in its own words that say what lines of llama-server say."""
+"""Messages in its own words that mean what lines of llama-server mean."""
 
 LAUNCH = R("launch", "slot", 0, 0, "I0", "", "", shows=("launches",))
 FIRST_BATCH = R("seq_rm", "slot", 0, 0, "I0", "", "", shows=("accounting", "checkpoint_counts", "forcing"))
@@ -30,7 +30,7 @@ _TIMINGS = frozenset({"timing_head", "timing_prompt", "timing_eval", "timing_tot
 _OF_MEMORY = frozenset({"force_full", "ckpt_check", "ckpt_restored", "ckpt_erased"})
 """Lines that directly follow the common prefix, about the same slot, if its memory may be unable to go back."""
 _SLOTS = 256
-"""Slots of which something is held back at once."""
+"""Maximum slots for which lines are held back."""
 _CHOICE = 64
 """Lines of one choice that are held back."""
 
@@ -69,7 +69,7 @@ class Fork:
         self._partly = feed
         """Takes lines whose fields may be missing, once there are any."""
         self._choice: list[Event] = []
-        """Lines of the choice of a slot, none of which names it."""
+        """Lines of a slot choice, none of which names the slot."""
         self._held: dict[int, _EarlyLines] = {}
         """What was held back of the request that a slot works on."""
         self._asked = False

@@ -116,9 +116,9 @@ class Block(msgspec.Struct, gc=False):
     shape: Shape
     groups: _Groups
     last: int
-    """Place of the last group that took part."""
+    """Index of the last group that took part."""
     lines: Sequence[bytes]
-    """Of many batches the first lines and the last ones; those between are empty, as nothing cites one of them."""
+    """For many batches, the first and the last lines; those between are empty, as nothing cites them."""
     first: int
     """Number of the first line."""
     numbers: Sequence[int]

@@ -36,7 +36,7 @@ class SavedPrompt(msgspec.Struct, gc=False, frozen=True):
     """A prompt that is being saved to the RAM cache."""
 
     slot: Slot | None
-    """Whose content it is; None when unknown."""
+    """Slot whose content it is; None if unknown."""
     length: int
     """Tokens."""
     before: Mark | None
@@ -135,10 +135,10 @@ class ServerRun:
         self._saved: SavedPrompt | None = None
         self.timing: Slot | None = None
         self.bad_batch: Mark | None = None
-        """The last line that says that the library refused a batch, whatever else it says."""
+        """The last line that shows that the library refused a batch, whatever else it shows."""
         self.asleep = False
         self.shapes: set[Hashable] = set()
-        """Forms of fused lines whose rows have been met."""
+        """Forms of fused lines whose rows have occurred."""
         self.rows: set[Message] = set()
         self.started: set[str] = set()
         """Start-up messages that were printed."""

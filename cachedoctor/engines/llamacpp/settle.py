@@ -45,7 +45,7 @@ from cachedoctor.model.observed import Choice, Dropped, KnownLength, Observed
 Marks = Mapping[MarkName, Mark]
 
 _CLOSE = 2
-"""Tokens by which a length may differ from what rounded shares make of it."""
+"""Tokens by which a length may differ from one that is calculated from rounded shares."""
 MAX_LENGTHS = 256
 """Lengths that slots had after a request, to know one that comes back from a file."""
 SAVED_BELOW = 0.5
@@ -165,14 +165,14 @@ class Turn(msgspec.Struct, frozen=True, gc=False):
     """The place of a request in a conversation."""
 
     thread: Thread | None
-    """None for a new conversation."""
+    """Conversation that it continues; None for a new one."""
     held: SlotContent
     reference: int | None
     """Tokens that could have been reused."""
     others: int = 0
     """Further conversations that the prompt could have extended."""
     returned: bool = False
-    """The RAM cache gave back a part of it, in a log that hides that."""
+    """The RAM cache restored a part of it, in a log that hides that."""
     moved: tuple[list[Request], dict[int, int]] | None = None
     """Earlier requests that are judged again, and the conversations of slots that this changes."""
 

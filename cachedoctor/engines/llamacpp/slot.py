@@ -23,7 +23,7 @@ class RamCache(msgspec.Struct, gc=False):
     saved: dict[int, Mark] = msgspec.field(default_factory=dict)
     """Length in tokens -> line that saved it. Emptied when any prompt is evicted: which one is not printed."""
     prompts: int | None = None
-    """How many it holds, as it last said."""
+    """Number of prompts that it holds, as printed last."""
 
     def save(self, length: int, mark: Mark) -> None:
         """Remember a prompt that was saved."""
@@ -63,7 +63,7 @@ class SlotStretch(msgspec.Struct, gc=False, frozen=True):
     end: int
     """Length of its prompt."""
     diverged: int
-    """Where it diverged from what the slot held."""
+    """Position at which it diverged from what the slot held."""
     created: int
     """Checkpoints that it made."""
     mark: Mark
@@ -88,7 +88,7 @@ class RunMemory(msgspec.Struct, gc=False):
     evictions: int = 0
     """Prompts that left the RAM prompt cache."""
     evicted: Mark | None = None
-    """The last line that says so."""
+    """The last line that shows an eviction."""
 
 
 class Slot:
@@ -113,7 +113,7 @@ class Slot:
         self.positions_known = positions_known
         """No other checkpoints are held."""
         self.limit: int | None = None
-        """Checkpoints that its list holds at most, as printed with a creation."""
+        """Maximum checkpoints in its list, as printed with a creation."""
         self.dropped: list[Dropped] = []
         """Checkpoints of the present content that were dropped though still good."""
         self.stretches: list[SlotStretch] = []

@@ -57,7 +57,7 @@ class Tracker(JudgedTracker):
 
     _miss: Event | None = None
     _started: tuple[int, int] | None = None
-    """What is reused and the length of the prompt that is computed: the line at its end says the same."""
+    """Reused tokens and length of the prompt that is computed: the line at its end has the same."""
 
     def read(self, event: Event) -> None:
         """Take the next event."""

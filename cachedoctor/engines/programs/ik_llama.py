@@ -65,7 +65,7 @@ LLAMA_ROWS: list[R] = [
       " - saving prompt with length 2823, total state size = 113.480 MiB",
       shows=("ram_cache", "ram_saves")),
 ]  # fmt: skip
-"""Its wordings of llama-server's messages, for llama-server's tracker; of no build of llama.cpp."""
+"""Its wordings of llama-server's messages, for llama-server's tracker; without a build of llama.cpp."""
 
 PREFIX = rb"[A-Z]{3,5} \[[ \w]{1,64}+\] "
 """``INFO [   launch_slot_with_task] ``: level and function."""

@@ -37,9 +37,9 @@ class Tracker(JudgedTracker):
     def prepare(self) -> None:
         """Make what is kept between lines."""
         self._whole: deque[tuple[int, float]] = deque(maxlen=_KEPT)
-        """Tokens and seconds of long prompts of which nothing was reused, as it seems."""
+        """Tokens and seconds of long prompts of which nothing seems to have been reused."""
         self._lies = False
-        """A counter was contradicted: from then on its zeros say nothing."""
+        """A counter was contradicted: from then on its zeros prove nothing."""
 
     def read(self, event: Event) -> None:
         """Take the next event."""

@@ -101,7 +101,7 @@ on a slot have few growing steps, but every round is longer than the one before.
 SHORT = 0.25
 """Share of the largest prompt below which one is a side request between the turns of a conversation."""
 TURNS_AGAIN = 0.8
-"""Share of growing steps from which on prompts that had been taken for separate ones are turns after all."""
+"""Share of growing steps from which on prompts that seemed to be separate ones are turns after all."""
 
 
 class OneShot(msgspec.Struct, gc=False):

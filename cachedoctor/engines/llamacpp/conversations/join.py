@@ -25,7 +25,7 @@ from cachedoctor.model import Mark, Request
 MAX_THREADS = 64
 """Threads remembered per session; the one unused for longest is forgotten."""
 UNSEEN = 8
-"""Tokens by which what came back from the RAM cache may be shorter or longer than what it had held."""
+"""Tokens by which what was restored from the RAM cache may be shorter or longer than what it had held."""
 WINDOW = 8
 """Requests of a thread that can still turn out to be another's."""
 SPAN = 64
@@ -91,7 +91,7 @@ class Lengths(msgspec.Struct, frozen=True, gc=False):
     searched: bool
     """The RAM cache, which has evicted nothing, was searched for one."""
     unseen: bool = False
-    """More was reused than its slot held of it: the RAM cache brought it back, in a log that hides it."""
+    """More was reused than its slot held of it: the RAM cache restored it, in a log that hides that."""
     roomy: bool = False
     """The RAM cache is known to have kept all that left a slot, so that a turn of a conversation would have got it
     back."""
