@@ -271,7 +271,7 @@ class Ranked(NamedTuple):
 
 
 _SHARPER = 2.0
-"""Exponent of what several kinds of evidence give together: their mean says less than they do."""
+"""Exponent for several kinds of evidence combined: their mean understates them."""
 SUREST = 0.9
 """Likelihood above which none is stated: what is not decided was right no more often, however clear its counts."""
 FOR, AGAINST = 0.3, 0.1

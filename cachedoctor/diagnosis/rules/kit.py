@@ -79,7 +79,7 @@ class Match(msgspec.Struct, gc=False):
     severity: Severity | None = None
     """Severity, if it is not that of its rule."""
     undecided: bool = False
-    """Something else may be at work, or nothing be wrong: the tokens are not summed as avoidable."""
+    """Another cause is possible, or nothing is wrong: the tokens are not summed as avoidable."""
     settles: bool = False
     """What the rule left open of earlier requests of the conversation is decided with it: they are asked about again."""
 

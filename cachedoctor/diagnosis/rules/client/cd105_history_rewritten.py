@@ -32,7 +32,7 @@ _UNNAMED = ("other", "whitespace", "retokenised", "special-token", "template", "
 """Differences whose kind does not show where they are."""
 _WHY = "The beginning of the conversation matches, but a later part does not: a message was edited, removed, moved or rendered differently. Reuse ends at the changed message."
 _OPENING = ("messages[0]", "messages[1]", "input[0]", "input[1]")
-"""Places in a request of the first message of a user."""
+"""Possible positions of the first user message in a request."""
 SPAN_LEAST = 1000
 """Minimum dropped tokens if only bounds of the divergence are known."""
 AGAIN = 64

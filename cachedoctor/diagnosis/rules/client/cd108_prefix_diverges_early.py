@@ -69,7 +69,7 @@ def _confidence(s: kit.RuleContext) -> kit.Confidence:
 
 
 _OPEN = "open"
-"""Key of requests for which the cause stays open: a finding of their own, as none of their tokens counts as avoidable."""
+"""Key of requests whose cause is undecided: they get their own finding, as none of their tokens counts as avoidable."""
 _FEW = "few"
 """What is found where too few lengths make these prompts one conversation."""
 

@@ -11,7 +11,7 @@ NEAR = 16
 LENGTHS = 3
 """Lengths at which several prompts were computed at once: fewer may be chance, or a template."""
 NOTABLE = 1000
-"""Tokens that a report does not pass over, whatever else is in it."""
+"""Tokens that a report always mentions, whatever else it contains."""
 _BODIES = ["cachedoctor analyze server.log --requests bodies.jsonl"]
 _ONE_FIRST = kit.Remedy(
     "Send the first request alone and the next requests after its answer: each request then finds the beginning in the slot. More slots or a larger RAM cache "
