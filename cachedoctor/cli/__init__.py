@@ -51,7 +51,7 @@ COMMANDS: dict[str, tuple[tuple[str, str, str], ...]] = {
          "--follow --listen --state --ignore"),
     ),
 }  # fmt: skip
-"""By heading: names, lines of the list of commands, and options that ``--help`` shows where not all fit."""
+"""By heading: command names, their lines in the command list, and the options that ``--help`` shows if not all fit."""
 
 
 def _version(wanted: bool) -> None:

@@ -28,7 +28,7 @@ else:
     _ABLE = hasattr(signal, "SIGIO") and hasattr(fcntl, "F_SETOWN")
 
 _KEY = late(rb"\x1b(?:\[|O)([A-D])|\x1b\[[0-9;]*[~A-Za-z]|([ -~])")
-"""An arrow, another key that is passed over, or a character."""
+"""An arrow key, another key that is ignored, or a character."""
 _ARROWS = {b"A": "up", b"B": "down", b"C": "right", b"D": "left"}
 
 

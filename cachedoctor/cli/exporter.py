@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from cachedoctor.model import AnalysisOptions
 
 PORT = 19931
-"""Above 9100 to 9999, which the list of exporters has given out, and below the ports that systems lend."""
+"""Above 9100 to 9999, which the list of exporters assigns, and below the system's ephemeral ports."""
 _POLL = 0.25
-"""Seconds between two looks at silent logs."""
+"""Seconds between two checks of silent logs."""
 _SHOW = 1.0
 """Seconds between two updates of what is shown."""
 _SAVE = 15.0

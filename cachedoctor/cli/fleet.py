@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from cachedoctor.model.stats import FleetPage
 
 _NAMED = 3
-"""Logs that are named where something is wrong with them; the table ``files`` has all."""
+"""Maximum number of faulty logs that are named; the table ``files`` lists all of them."""
 _EVERY = 30.0
 """Seconds between two pages."""
 _SHARE = 50
-"""Times as long as the last page took: all pages take a fiftieth of the run at most."""
+"""Pause as a multiple of the last page's time: all pages take at most a fiftieth of the run."""
 
 
 class _By(StrEnum):

@@ -54,7 +54,7 @@ class Job(msgspec.Struct, frozen=True):
     """Requests that are shown, None for all."""
     start: StartInfo | None
     unknown: UnknownLines | None
-    """Counts the lines that are not known, where that was asked for."""
+    """Counts the unknown lines, if that was requested."""
 
     @property
     def lists_requests(self) -> bool:

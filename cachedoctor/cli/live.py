@@ -105,8 +105,8 @@ class Stepwise(Analyzer):
 
 
 _PATIENCE = 0.05
-"""Seconds that a finding waits while the input has never fallen silent: it may be a finished log that is piped in,
-which needs no more than its report. A short line waits until there was a silence: scripts count them."""
+"""Seconds that a finding waits if the input has never paused: it may be a finished log that is piped in, which needs
+only its report. A short line waits for a pause in the input: scripts count these lines."""
 
 
 class Live:
@@ -188,7 +188,7 @@ class Live:
 
 
 _TOLD = 256
-"""Requests of which it is remembered that they were printed: more than can be judged again."""
+"""Number of printed requests to remember: more than can be judged again."""
 
 
 class Lines(Listener):

@@ -56,7 +56,7 @@ class Screen:
         self._picture = picture
         self.listener = Observer()
         self.analyzer: Analyzer | None = None
-        """Whom to show; to be set before anything is drawn."""
+        """The analyzer whose state is shown, if there is no ``picture``; to be set before anything is drawn."""
         self._look = look
         self._interrupts = interrupts
         self._console = Console(

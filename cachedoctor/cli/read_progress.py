@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from cachedoctor.model import Finding
 
 _PATIENCE = 0.5
-"""Seconds before it is shown: short work needs none, and need not import rich for it."""
+"""Seconds before the progress appears: short work needs none and need not import rich."""
 _EVERY = 0.1
 """Seconds between two drawings."""
 

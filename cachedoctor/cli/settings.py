@@ -224,7 +224,7 @@ class FoundSettings(msgspec.Struct, frozen=True):
     off: frozenset[str]
     """Codes of the rules that are switched off."""
     silenced: frozenset[str]
-    """Those of them that a file switched off which nobody named."""
+    """Those of them that a settings file switched off, unless the user named that file."""
 
 
 class CommandSettings(msgspec.Struct, frozen=True):
@@ -237,7 +237,7 @@ class CommandSettings(msgspec.Struct, frozen=True):
     file: str | None
     """The file that was read."""
     silenced: frozenset[str]
-    """Codes of the rules that it switched off, where nobody named it."""
+    """Codes of the rules that the settings file switched off, unless the user named that file."""
 
     def announce(self) -> None:
         """Name on the standard error the file that switched rules off, if that was found and not given."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from cachedoctor.cli.new_file import NewFile
 
 _PACKED = {".gz": "gzip", ".xz": "xz", ".bz2": "bzip2", ".zst": "zstd"}
-"""Endings of packed files, which are read, and what writes them."""
+"""Suffixes of compressed files, which can be read but not written, and what writes them."""
 
 
 class Sink:

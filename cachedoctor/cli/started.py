@@ -24,7 +24,7 @@ class Started(msgspec.Struct, frozen=True):
     launcher: LauncherName | None
     """What holds it."""
     file: str | None = None
-    """Where it stands, as ``fix --file`` takes it."""
+    """File that contains it, as ``fix --file`` takes it."""
 
     @property
     def given(self) -> list[GivenOption]:

@@ -18,7 +18,7 @@ Color = Literal["auto", "always", "never"]
 _BUG = "this is a bug: please report it with the output of CACHEDOCTOR_DEBUG=1"
 
 _LONGEST = 8_000
-"""Characters of an error: a path has up to 4,096, and some name two."""
+"""Longest error in characters: a path has up to 4,096; some errors name two."""
 
 
 def look(to_file: bool, color: Color = "auto", width: int | None = None) -> Appearance:

@@ -22,11 +22,11 @@ from cachedoctor.broken_pipes import pipes_may_break
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 MOST = 64
-"""Processes that are started however many are asked for; each takes some 45 MB."""
+"""Maximum number of processes to start, however many are requested; each takes some 45 MB."""
 
 
 LARGE = 5_000
-"""Requests from which on what is done with all of them takes longer than to start a process for it."""
+"""Number of requests from which on processing all of them takes longer than starting a process for it."""
 
 
 def cores_for(requests: int) -> int:

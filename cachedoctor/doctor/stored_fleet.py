@@ -27,7 +27,7 @@ from cachedoctor.report.tables.fleet_sums import rows_of
 from cachedoctor.report.words.traffic_words import LLAMA
 
 MARK = "fleet.json"
-"""File that tells such a folder from others."""
+"""File that distinguishes such a folder from others."""
 SCHEMA = "cachedoctor.fleet/1"
 
 
@@ -36,9 +36,9 @@ class Head(msgspec.Struct):
 
     schema: str
     version: str
-    """Of the cachedoctor that wrote to it last."""
+    """Version of the cachedoctor that wrote to it last."""
     rules: list[RuleInfo]
-    """Those of this version."""
+    """Rules of this version."""
 
 
 def is_fleet(path: str) -> bool:
@@ -74,7 +74,7 @@ def parts(folder: str, table: str) -> list[str]:
 
 READ, CUT, FAILED, NO_LOG = "read", "cut", "failed", "no log"
 KEPT = (READ, NO_LOG)
-"""A file of which this is said is not read again while it is the same."""
+"""A file with one of these states is not read again while it is unchanged."""
 _COUNTS = ("tried", "restored", "created", "erased")
 _FIELDS = [name for name in RequestRow.__struct_fields__ if name not in ("identities", "bounds", "at_least")]
 

@@ -29,7 +29,7 @@ from cachedoctor.model.bounds import COUNT
 _KEPT = 10_000
 """Answers of a session that are listed one by one; the sums are over all."""
 _OPEN = 256
-"""Requests of which more lines may come."""
+"""Requests for which more lines may come."""
 LOGGING = rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:,\d{3})?+ - [A-Z]{4,8}+ - "
 """Prefix of programs that log as Python does by default: ``2026-08-27 11:54:27,120 - INFO - ``."""
 _Key = TypeVar("_Key")
@@ -55,9 +55,9 @@ class AnswerTracker:
     """Feeds on the events of one origin. A session begins with its first request: other lines prove no server."""
 
     engine: ClassVar[str]
-    """As sessions call the program."""
+    """Name of the program in sessions."""
     program: ClassVar[str]
-    """As the program writes itself."""
+    """Name of the program as it writes it."""
 
     def __init__(
         self,
@@ -71,10 +71,10 @@ class AnswerTracker:
         self._new_session = new_session
         self._answers: Answers | None = None
         self._begun: int | None = None
-        """Line of the file that is open, with which another life of the program began."""
+        """Line of the open file with which another run of the program began."""
         self._version: str | None = None
         self._fresh = True
-        """The next request is the first one of a life."""
+        """The next request is the first one of a run."""
         self._listed = 0
         self.session: Session | None = None
         self.prepare()
@@ -154,14 +154,14 @@ class AnswerTracker:
 _LEAST = 512
 """Tokens: fewer are lost wherever a conversation continues, at the end of a block or of a reply."""
 _EARLY = 10
-"""A common beginning below one part in so many is a head that most prompts have."""
+"""A common beginning shorter than one part in this many is one that most prompts have."""
 
 
 class JudgedTracker(AnswerTracker):
     """A program that rules are asked about: what its lines prove of a request is kept, with the line of the worst."""
 
     _alone: list[Told | None] | None = None
-    """Requests of which an excerpt has only what could not be taken of them; None from the first real line on."""
+    """Requests of which an excerpt has only the line on an unused match; None from the first complete line on."""
 
     def lookup(self, event: Event, prompt: int | None, matched: int, held: int, why: str = "") -> None:
         """Take a line on a match that could not be used, which the line of its request follows.
@@ -249,6 +249,6 @@ class Program(msgspec.Struct, frozen=True):
     """Finds something in any block that holds a line which the tracker needs; led by a literal."""
     rows: list[Message]
     prefix: bytes
-    """Pattern from the begin of a line to its message, without groups, and possessive."""
+    """Pattern from the beginning of a line to its message, without groups, and possessive."""
     fork: bool = False
     """A fork of llama-server, whose lines look like it: from the first line that is found all are the fork's."""

@@ -33,7 +33,7 @@ def _program(program: Program) -> Engine:
 
 
 PACKAGES = tuple(map(_package, knowledge.ENGINES))
-"""Those that have a package here."""
+"""Engines that have a package here."""
 
 
 @cache
@@ -64,7 +64,7 @@ ELSEWHERE = (
     b"evicting all other models and retrying once", b"ut of memory: Kill", b"oom-kill:", b"killed by the OOM killer",
     b"'oom-kill'", b"exited with code 137",
 )  # fmt: skip
-"""Those in other lines: of ``engines/sentences.py``, which is imported where one is found."""
+"""Literals in other lines, from ``engines/sentences.py``, which is imported when one is found."""
 
 
 ERROR_LINE = late(rb"(?m)^[^\n\"'{}]{0,120}?(?:\bE (?P<llama>slot|srv|que|res|cmn|spec) |\bLMCache ERROR\b)[^\n]*")

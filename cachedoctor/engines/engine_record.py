@@ -73,7 +73,7 @@ class Tracker(Protocol):
     """Turns the events of one origin into sessions, their periods, and rows."""
 
     session: Session | None
-    """The life of the server that continues; None before any line that only this engine writes."""
+    """The open run of the server; None before any line that only this engine writes."""
 
     def __init__(
         self,
@@ -110,19 +110,19 @@ class Engine(msgspec.Struct, frozen=True):
     """Who writes lines of its own."""
 
     name: str
-    """As sessions call it."""
+    """Name of the engine in sessions."""
     looks: Look
     """Finds something in any block that holds a line of it; led by a literal, so that other logs lose no time. What
     comes before the line of the first one found is not read: it may have come in another block."""
     reader: Callable[[], Reader]
-    """Gives what reads its lines, whose patterns are compiled then."""
+    """Returns the reader of its lines, whose patterns are compiled then."""
     fork: bool = False
-    """Of llama-server: from the first line on that is found, lines of this origin are the fork's. Those that look like
-    llama-server's are read as such, too, but timings, which the reader counts as answers, open no request."""
+    """A fork of llama-server: from the first line that is found, lines of this origin are the fork's. Those that look
+    like llama-server's are read as such, too, but timings, which the reader counts as answers, open no request."""
     wrapped: bool = False
     """Its records are longer than a terminal is wide: in a paste they may be broken into rows."""
     routine: re.Pattern[bytes] | None = None
-    """Whole lines of it, with the newline before them, that come again and again: nobody else wrote these."""
+    """Whole lines of it that recur often, with the newline before them: nothing else writes these."""
     words: Callable[[], Vocabulary] | None = None
     """Gives the words that explain its lines; None for a program without."""
 

@@ -44,7 +44,7 @@ MEANINGS = {
     ("ik_llama", "computed"): "How many tokens of a prompt were computed.",
     ("ik_llama", "released"): "A request ended; the slot holds its prompt and its answer.",
 }  # fmt: skip
-"""By component and id of a row."""
+"""Meanings by component and id of a row."""
 FIELDS = {
     "asked": "length of the prompt", "cached": "reused", "computed": "computed of the prompt",
     "context": "prompt and reply together", "done": "computed so far", "excess": "tokens by which the entry is too long",

@@ -25,16 +25,16 @@ class Sentence(NamedTuple):
 
     id: str
     engine: str
-    """As sessions call who writes it; empty for the system, whose lines name a process."""
+    """Name of the writer as sessions use it; empty for the system, whose lines name a process."""
     incident: IncidentName | None
-    """None for a line that says that nothing is wrong."""
+    """None for a line that shows that nothing is wrong."""
     literal: bytes
     pattern: str
-    """With the names of its numbers as groups; ``process`` is the name of a process."""
+    """Regular expression with the names of its numbers as groups; ``process`` is the name of a process."""
     meaning: str
     sample: str
     behind: str = ""
-    """What the lines right before it have to be, where it means something behind these only; with numbers as well."""
+    """Pattern of the lines directly before it, if it has its meaning only after these; with numbers as well."""
 
 
 _SLOG = "time=2026-08-19T19:35:53.590+02:00 level=WARN source=runner.go:154 "
@@ -42,7 +42,7 @@ _OLD = "INFO [            update_slots] "
 _JSON = '{"tid":"0x1f2","timestamp":1712345678,"level":"INFO","function":"update_slots","line":1801,'
 _DISK = "0.31.004.118 W srv          load: "
 _LEAD = r"^[^\"'{}\n]{0,200}?"
-"""What may come before a sentence: a sentence in a string is somebody's text."""
+"""What may come before a sentence: a sentence in a quoted string is user text."""
 _MSG = _LEAD + r"\blevel=[A-Z]{1,8} (?:source=\S{1,100} )?msg="
 _KEY = r'(?:, |,|\| |\s)"?{0}"?[=:] ?'
 
@@ -185,19 +185,19 @@ FIELDS = {
 }
 """What the numbers and names of the patterns are."""
 MEASURED = frozenset({"tokens", "computed", "limit", "keep", "erased", "batch", "size"})
-"""Those with a unit."""
+"""Numbers with a unit."""
 AROUND = frozenset({"old_launch", "old_release", "old_reuse"})
-"""Rows that say nothing but beside others: they are explained and kept by redact, and never looked for."""
+"""Rows that are meaningful only next to others: they are explained, and kept by redact, but never searched for."""
 _PATTERNS = {row.id: late(row.pattern) for row in TABLE}
 _BEHIND = {row.id: late(row.behind) for row in TABLE if row.behind}
 _BEFORE = 1_000
-"""Bytes before a line in which the lines that it comes after are looked for."""
+"""Bytes before a line that are searched for the lines it must follow."""
 _SERVERS = {"ollama": "ollama", "llama": "llama.cpp", "koboldcpp": "koboldcpp"} | {name: name for name in ENGINES}
-"""Engines by what the name of a process, unit or container has."""
+"""Engines by a part of the name of a process, unit or container."""
 _OWN = late(rb"\d++\.\d\d\.\d\d\d\.\d\d\d |slot |srv ")
-"""How the lines of llama-server begin, which its catalogue has."""
+"""Beginnings of the lines of llama-server, which its catalogue has."""
 _BESIDE_LMCACHE = next(iter(ENGINES))
-"""The engine that LMCache is beside as a rule."""
+"""The engine that usually runs with LMCache."""
 _MOST_ERRORS = 50
 """Error lines that are checked."""
 _MOST = 20_000

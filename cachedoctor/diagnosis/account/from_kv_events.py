@@ -21,11 +21,11 @@ from cachedoctor.model.kv_events import (
 
 _GONE, _EMPTIED, _THERE = "gone", "emptied", "there"
 _AGAIN = {_GONE: "evicted", _EMPTIED: "emptied", _THERE: "present"}
-"""Row of a block that was stored before, by what had become of it on the engine that stores it again."""
+"""Row of a block that was stored before, by its state on the engine that stores it again."""
 _TOLD_APART = ("evicted", "emptied", "changed", "salted", "routed", "present")
 
 MAX_KNOWN = 1_000_000
-"""Different blocks that are remembered; of those unused for longest nothing is known any more."""
+"""Number of different blocks to remember; those unused for longest are forgotten."""
 
 _Place = tuple[int, int]
 """Endpoint and rank: an engine with a cache of its own."""
@@ -37,18 +37,18 @@ class _StoredBlock(msgspec.Struct):
     whole: bytes | None
     """Its text and that of all blocks before it; None where a text is not known."""
     size: int
-    """Tokens; 0 of one that was removed and never seen stored."""
+    """Tokens; 0 for a block that was removed but never seen stored."""
 
 
 class _EngineBlocks(msgspec.Struct):
     """What one engine has."""
 
     state: dict[str, str] = msgspec.field(default_factory=dict)
-    """By id: ``_THERE``, or why not any more."""
+    """State of each block by id: ``_THERE``, or why it is gone."""
     last: int = -1
     """Number of the last message."""
     time: float = 0.0
-    """Of it, by the server's clock."""
+    """Time of that message, by the server's clock."""
 
     def empty(self) -> None:
         self.state = dict.fromkeys(self.state, _EMPTIED)
@@ -62,9 +62,9 @@ class KvFold:
         self._most = most
         self._engines: dict[_Place, _EngineBlocks] = {}
         self._blocks: dict[str, _StoredBlock] = {}
-        """By id, the one unused for longest first."""
+        """Blocks by id, the one unused for longest first."""
         self._texts: Counter[str | bytes] = Counter()
-        """Blocks with this text, and with this text and all before it."""
+        """Number of blocks with this text, and with this text and everything before it."""
         self._groups: set[int] = set()
 
     def take(self, lines: Iterable[KvLine]) -> KvEvents:

@@ -11,26 +11,25 @@ from cachedoctor.model import AccountRow, Judged, Mark, Request, Twins
 from cachedoctor.model.terms import OF_CLIENTS, OF_INPUT
 
 SMALL = 16
-"""Tokens: so many at the end of a prefix differ by re-tokenisation, or by the last token that is always computed."""
+"""Tokens at the end of a prefix that may differ by re-tokenisation, or because the last one is always computed."""
 ALIKE = 0.25
-"""Share of a prompt that begins like what its slot held, and share by which it is longer at most: it may be the same
-conversation, of which the client dropped or changed some."""
+"""Minimum common share of a prompt, and maximum share by which it exceeds its slot's content, in one conversation."""
 REPLY = 0.1
-"""Share by which what the slot held is longer at most: its prompt, as long as the new one, and the reply after it."""
+"""Share by which the slot's content may be longer: it has a prompt as long as the new one, and the reply to it."""
 HEAD = 64
-"""Tokens that are more than the frame of a message, or a few words by which separate prompts begin."""
+"""Tokens: a longer common prefix is more than a message's template text or the same few opening words."""
 LEVEL = 0.04
-"""Share by which prompts of one length differ, as a client cuts them that sends so much of its end."""
+"""Share by which lengths may differ if a client always truncates its history to the same length."""
 _EDIT, _OWN_WISH, _TOGETHER = "CD105", "CD109", "CD312"
-"""History changed; the request itself asked for no cache; several requests with one beginning came at once."""
+"""History changed; the request itself switched the cache off; several requests with the same beginning came at once."""
 
 
 Placed = tuple[AccountRow, str | None, int]
-"""A row, the code of the rule that says why, and the tokens in it; every request has two of them."""
+"""A row, the code of the rule that gives the cause, and its tokens; every request has two such entries."""
 
 
 _Split = tuple[int, int, int]
-"""Tokens that were computed though a prompt before had them: by the client, by the server, by one of the two."""
+"""Tokens that an earlier prompt had and that were recomputed: because of the client, the server, one of the two."""
 _NOTHING: _Split = (0, 0, 0)
 
 
@@ -241,7 +240,7 @@ def lost_elsewhere(judged: Judged, reach: int, lost: int) -> tuple[int, int] | N
 RECENT = 64
 """Lengths of the last prompts that are remembered."""
 MAX_LENGTHS = 256
-"""Lengths of which something is counted; of those that come later nothing is."""
+"""Number of prompt lengths that are counted; other lengths that come later are not."""
 LEAST = 256
 """Tokens: shorter prompts have one length by chance."""
 
@@ -259,11 +258,11 @@ class _Length(msgspec.Struct, gc=False):
     """What is known of prompts of one length."""
 
     apart: bool = False
-    """Two of them were not at work at once: prompts of one length come again here."""
+    """Two of them did not run at the same time: prompts of the same length recur here."""
     goes_on: bool = False
-    """The next turn of one reused all of it."""
+    """The next turn of one reused its whole prompt."""
     parted: bool = False
-    """The next turn of one did not."""
+    """The next turn of one did not reuse its whole prompt."""
     twins: Twins | None = None
 
 
@@ -273,7 +272,7 @@ class SameLengths(msgspec.Struct, gc=False):
     recent: dict[int, _LastOfLength] = msgspec.field(default_factory=dict)
     lengths: dict[int, _Length] = msgspec.field(default_factory=dict)
     last: dict[int, int] = msgspec.field(default_factory=dict)
-    """Length of the last prompt of a conversation, for as many of them."""
+    """Length of the last prompt, by conversation; only the ``RECENT`` conversations used last."""
 
     def add(self, r: Request) -> None:
         """Take a request when it ends."""
@@ -353,7 +352,7 @@ class GrownPrompts(msgspec.Struct, gc=False):
     """
 
     tokens: int = 0
-    """Of those before them, that could have been reused."""
+    """Tokens that the previous prompts and replies left, and that could have been reused."""
     requests: int = 0
     mark: Mark | None = None
     """The last of them."""

@@ -34,9 +34,9 @@ from cachedoctor.model import (
 
 ROWS: tuple[AccountRow, ...] = get_args(AccountRow)
 SHOWN = 64
-"""Conversations and clients listed, each: those that computed most again."""
+"""Maximum number of conversations, and of clients, that are listed: those that recomputed the most tokens."""
 KEPT = 4096
-"""Conversations and clients remembered, each; of those that come later only the server's sums tell."""
+"""Maximum number of conversations, and of clients, that are remembered; later ones count only in the server's sums."""
 
 _SERVER = ("server", "unexplained")
 _PLAIN = frozenset({"reused", "new"})
@@ -44,7 +44,7 @@ _PLAIN = frozenset({"reused", "new"})
 
 Scope = Literal["log", "server", "conversation", "client"]
 _OTHER = ClientName("other", "")
-"""All clients that came when as many were known as are remembered."""
+"""All clients that came after the limit of known clients was reached."""
 _UNKNOWN = ClientName("unknown", "")
 
 
@@ -70,7 +70,7 @@ class Sum:
     def __init__(self) -> None:
         self.requests = self.not_placed = 0
         self.cells: dict[tuple[AccountRow, str | None], RowSums] = {}
-        """By row, and code of the rule that says why."""
+        """Sums by row and by code of the rule that gives the cause."""
 
     def add(self, placed: list[Placed], sign: int) -> None:
         """Count a request, or take it back."""
@@ -118,25 +118,25 @@ class Unexplained(msgspec.Struct, gc=False):
     """Tokens of one life of a server that a report must not pass over, though no rule speaks of them."""
 
     lost: int = 0
-    """The server lost them in requests of which no rule names a cause."""
+    """Tokens that the server lost in requests for which no rule names a cause."""
     alike: int = 0
-    """First prompts began like what their slot held, which was as long: these tokens may be changed, or new."""
+    """First prompts began like their slot's content, which was equally long: these tokens may be changed or new."""
     alike_requests: int = 0
     level: int = 0
-    """The same of prompts that shared little, or nothing, but had the length of what their slot held."""
+    """The same for prompts that shared little or nothing with their slot's content but were equally long."""
     level_requests: int = 0
     able: int = 0
-    """The same of prompts that may continue another conversation, which had lost its slot."""
+    """The same for prompts that may continue another conversation, which had lost its slot."""
     able_requests: int = 0
     firsts: int = 0
     """First prompts on slots that held something."""
     named: int = 0
     """Requests with tokens that may be changed, lost or new, whose slot the client had named."""
     anew: int = 0
-    """Tokens that may stand again in first prompts, after other tools or another system prompt."""
+    """Tokens that may be repeated in first prompts, after different tools or another system prompt."""
     anew_at: Mark | None = None
     returns: int = 0
-    """Requests for which the RAM cache brought back what another conversation had displaced."""
+    """Requests for which the RAM cache restored what another conversation had displaced."""
 
     def add(self, r: Request, sign: int) -> None:
         """Count a request, or take it back."""
@@ -195,7 +195,7 @@ class RunAccounts(msgspec.Struct, gc=False):
     """The accounts of one life of a server. Every request is in one of them, and with its client besides."""
 
     rest: Sum = msgspec.field(default_factory=Sum)
-    """Requests of no conversation, and of those that were not kept."""
+    """Requests without a conversation, or of one that is not remembered."""
     conversations: dict[int, Sum] = msgspec.field(default_factory=dict)
     clients: dict[str, Sum] = msgspec.field(default_factory=dict)
     unexplained: Unexplained = msgspec.field(default_factory=Unexplained)
@@ -228,9 +228,9 @@ class Ledger(msgspec.Struct, gc=False):
     """Takes every request when it is judged, and takes back those that are judged again."""
 
     servers: dict[int, RunAccounts] = msgspec.field(default_factory=dict)
-    """By session."""
+    """Accounts by session."""
     clients: dict[ClientName, Sum] = msgspec.field(default_factory=dict)
-    """By who sent them, over all servers; ``KEPT`` at most, and the others together."""
+    """By sender, over all servers; at most ``KEPT`` senders, and the others together."""
     kept: int = 0
     """Servers, conversations and clients by address."""
 

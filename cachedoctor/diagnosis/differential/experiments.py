@@ -9,7 +9,7 @@ from cachedoctor.diagnosis.rules import advice
 from cachedoctor.model import Remedy, Session
 
 ALONE = "un three turns of a single conversation with nothing else on the server"
-"""Of the experiment that rules word as well."""
+"""Words of the experiment that rules advise as well."""
 THEN = "If the single conversation was reused: "
 """Begins what its outcome then advises."""
 _Experiment = Callable[[Session], Remedy]

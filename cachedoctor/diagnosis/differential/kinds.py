@@ -23,7 +23,7 @@ RULE_OF: Mapping[Candidate, str] = {
     "checkpoint": "no-usable-checkpoint",
     "none": "new-conversations",
 }
-"""Name of the rule that says it; of the last one there is none."""
+"""Name of the rule that reports it; the last one has no rule."""
 ALSO: Mapping[Candidate, frozenset[str]] = {
     "head": frozenset({"tools-changed", "volatile-prefix", "billing-header"}),
     "body": frozenset({"history-truncated", "reasoning-stripped"}),
@@ -43,7 +43,7 @@ class Kind(msgspec.Struct, frozen=True):
 
     name: str
     words: str
-    """Behind a number of tokens: ``42,100 tokens in 18 requests: ...``."""
+    """Text after a number of tokens: ``42,100 tokens in 18 requests: ...``."""
     counts: Mapping[Candidate, float]
     """Situations of each true cause in which it was seen: in a third of its tokens counts a third, and one
     whose cause rules always name counts a tenth for each day, since causes are ranked where none does."""
@@ -146,6 +146,6 @@ KINDS: tuple[Kind, ...] = (
         {"head": 0.3, "slots": 0.6, "none": 6.6},
     ),
 )
-"""In the order in which they decide."""
+"""Kinds in the order in which they decide."""
 
 BY_NAME = {kind.name: kind for kind in KINDS}

@@ -12,28 +12,28 @@ from cachedoctor.diagnosis.differential.kinds import BY_NAME, RULE_OF, Candidate
 from cachedoctor.model import Request
 
 LEAST = 200
-"""Tokens that a request may have lost, below which it says nothing."""
+"""Lost tokens of a request below which it is not evidence."""
 NOTABLE = 1000
 """Tokens of all requests together, below which there is nothing to rank."""
 _SHORT = 350
-"""Tokens of a common prefix up to which it may be a template and a system prompt."""
+"""Tokens up to which a common prefix may be only a template and a system prompt."""
 NEAR = 24
-"""Tokens by which places and lengths differ that are the same."""
+"""Tokens by which positions and lengths that count as equal may differ."""
 EXTENDS = range(12, 901)
 """Tokens by which the next turn of a chat is longer than what the last one left: a question, or a long tool result."""
 _HEAD = 0.25
-"""Share of the last turn up to which a common prefix is no more than its head."""
+"""Share of the last turn up to which a common prefix is only its beginning."""
 _SIMILAR, _KEPT = 0.3, 0.95
 _ONE_LENGTH = 0.1
-"""Share of a prompt by which another one differs that is cut to the same length."""
+"""Share by which the lengths of prompts truncated to the same length may differ."""
 _REGULAR = 0.75
-"""Share of the prompts of a slot that have to agree with their growth."""
+"""Share of the growth steps in a slot that must agree with the usual step."""
 _ALL = 0.9
-"""Share of the prompts of a slot that are longer by a turn where there is one chat, however much it grows."""
+"""Share of a slot's prompts that are one turn longer if the slot has one chat, however much each turn adds."""
 ROUNDS = 3
 """Turns that each chat has to have: two may agree by chance."""
 _MOST = 0.5
-"""Share of a prompt that is reused where nothing much was lost."""
+"""Reused share of a prompt from which on nothing much was lost."""
 
 
 class Vote(NamedTuple):
@@ -41,7 +41,7 @@ class Vote(NamedTuple):
 
     kind: Kind
     tokens: int
-    """That it may have lost."""
+    """Tokens that it may have lost."""
 
 
 def votes(requests: Sequence[Request], rotating: frozenset[int] = frozenset()) -> list[Vote]:
@@ -271,11 +271,11 @@ class Ranked(NamedTuple):
 
 
 _SHARPER = 2.0
-"""Exponent of what several kinds of evidence give together: their mean says less than they do."""
+"""Exponent for several kinds of evidence combined: their mean understates them."""
 SUREST = 0.9
 """Likelihood above which none is stated: what is not decided was right no more often, however clear its counts."""
 FOR, AGAINST = 0.3, 0.1
-"""Likelihood by one kind of evidence from which on it speaks for a candidate, and up to which against it."""
+"""Likelihood by one kind of evidence from which it supports a candidate, and up to which it contradicts it."""
 
 
 def rank(votes: Iterable[Vote], excluded: frozenset[Candidate] = frozenset()) -> list[Ranked]:

@@ -12,10 +12,10 @@ from typing import Literal, NamedTuple
 import msgspec
 
 BlockName = Hashable
-"""Content of a block and of all before it."""
+"""Content of a block and of all blocks before it."""
 
 _NAME_BYTES = 12
-"""Of a hash: two in a billion blocks have one name with a chance of one to 10^11."""
+"""Bytes of a hash: the chance that two of a billion blocks get the same name is one in 10^11."""
 _TOKEN_BYTES = array("q").itemsize
 
 
@@ -27,7 +27,7 @@ class Image(msgspec.Struct, frozen=True):
     end: int
     """Index after its last token."""
     content: str
-    """What tells it from another image: a hash of it."""
+    """Hash that distinguishes it from other images."""
 
 
 class SentPrompt(msgspec.Struct, frozen=True):
@@ -71,16 +71,16 @@ class BlockCache:
     """
 
     def __init__(self, room: int | None) -> None:
-        """``room``: blocks in all; None for a cache that never gives anything up."""
+        """``room``: blocks in all; None for a cache that never evicts anything."""
         self._room = room
         self._held: dict[BlockName, int] = {}
         """Running requests that hold a block."""
         self._unnamed = 0
-        """Blocks of running requests that are not whole, so that nobody can find them."""
+        """Incomplete blocks of running requests, which no other request can find."""
         self._kept: OrderedDict[BlockName, None] = OrderedDict()
-        """Blocks that nobody holds, the next to be given up first."""
+        """Blocks that no request holds, in eviction order."""
         self.given_up = 0
-        """Blocks that were found no more because their room was needed."""
+        """Number of blocks that were evicted to make room."""
 
     def __contains__(self, block: BlockName) -> bool:
         return block in self._held or block in self._kept
@@ -152,14 +152,14 @@ class BlockSettings(msgspec.Struct, frozen=True):
     """A server, as far as it decides what is reused."""
 
     block: int
-    """Tokens."""
+    """Block size in tokens."""
     tokens: int | None = None
     """Tokens that the cache holds (``KV cache size``); None for one that holds everything."""
     states: Literal["none", "every", "few"] = "none"
     """Recurrent layers: none; a state wherever a chunk or a block of the reply ends (up to 0.28, and with retention
-    None); at the end of a prompt and where prompts were seen to part (0.29 and newer)."""
+    None); at the end of a prompt and where prompts were seen to diverge (0.29 and newer)."""
     interval: int = 0
-    """With ``few``: tokens between more states (--prefix-cache-retention-interval); 0 for none."""
+    """With ``few``: tokens between additional states (--prefix-cache-retention-interval); 0 for none."""
     chunk: int = 8192
     """Prompt tokens that one step computes at most (--max-num-batched-tokens); it decides where states are."""
     split: int | None = None
@@ -180,11 +180,11 @@ class ServedPrompt(NamedTuple):
     """What became of one request. Tokens."""
 
     reused: int
-    """Found in the cache of this size."""
+    """Tokens found in the cache of this size."""
     endless: int
-    """What the same server would have found with room for everything."""
+    """Tokens that the same server would have found with room for everything."""
     crowded: bool
-    """More was running at once than there is room for: what was replayed is not what the server did."""
+    """More requests ran at once than the cache has room for: the replay differs from the server."""
 
 
 def serve(
@@ -215,7 +215,7 @@ def serve(
 
 class _BlockRequest(NamedTuple):
     blocks: list[BlockName]
-    """In the order of the prompt and its reply, states among them."""
+    """Blocks in the order of the prompt and its reply, including states."""
     unnamed: int
 
 

@@ -49,11 +49,11 @@ class _Node:
         self.key = key
         self.parent = parent
         self.used = used
-        """When it was checked last."""
+        """Time of its last use."""
         self.locks = 0
         """Running requests that use it."""
         self.children: dict[bytes, _Node] = {}
-        """By their first page."""
+        """Children by their first page."""
 
 
 def serve(

@@ -15,7 +15,7 @@ class TimedRequest(msgspec.Struct, frozen=True, gc=False):
     """One request. Moments are places in the order of what happened to the server; equal ones end before they start."""
 
     prompt: int
-    """In the tree."""
+    """Index of the prompt in the tree."""
     content: int
     """What the slot holds when it has ended: the prompt and the reply, without the last token of it, which is never
     computed; a part of the prompt where it was cancelled; an id of its own after a context shift."""
@@ -23,10 +23,10 @@ class TimedRequest(msgspec.Struct, frozen=True, gc=False):
     ended: int
     conversation: int | None = None
     seconds: float | None = None
-    """When it came, by any clock."""
+    """Arrival time in seconds, by any clock."""
     cache_prompt: bool = True
     id_slot: int | None = None
-    """The slot that the client asked for."""
+    """The slot that the client requested."""
     user_starts: tuple[int, ...] = ()
     """Token index at which each user message begins."""
     choices: int = 1
@@ -34,7 +34,7 @@ class TimedRequest(msgspec.Struct, frozen=True, gc=False):
     images: bool = False
     cancelled: bool = False
     completion: bool = True
-    """Neither an embedding nor a ranking nor an infill, which the RAM cache does not take part in."""
+    """Not an embedding, reranking or infill request; the RAM cache is not used for these."""
     refused: bool = False
     """It took a slot and was not computed: the prompt was too long."""
 
@@ -44,19 +44,19 @@ class Happened(msgspec.Struct, frozen=True):
 
     moment: int
     what: Literal["restart", "save", "restore", "erase"]
-    """``restart`` empties all that is not on disk: a new process, a sleep, a model that was unloaded. The others are
-    asked of one slot."""
+    """``restart`` empties all that is not on disk: a new process, a sleep, a model that was unloaded. The others
+    concern one slot."""
     slot: int = 0
     file: str = ""
     """Name of the slot file."""
     content: int | None = None
-    """Of a restore: what the file holds, in the tree, where it was not saved before by the same replay."""
+    """For a restore: the file's content in the tree, if the same replay did not save it before."""
     checkpoints: tuple[int, ...] = ()
     """Tokens of the checkpoints that such a file holds."""
     run: int | None = None
-    """Of a restart: the run of the process that begins with it, by its number; None of a sleep."""
+    """For a restart: number of the process run that begins with it; None for a sleep."""
     line: int | None = None
-    """Where it is in the log."""
+    """Number of its line in the log."""
 
 
 class Ideal(NamedTuple):
@@ -65,7 +65,7 @@ class Ideal(NamedTuple):
     tokens: int
     """Longest common prefix."""
     owner: int | None
-    """Index of a request, the latest in time where several are as good, that has this prefix."""
+    """Index of a request that has this prefix; the latest one if several are equally good."""
     together: bool
     """That request was still running."""
 
@@ -109,7 +109,7 @@ class Traffic:
 
     @cached_property
     def places(self) -> list[int]:
-        """Of every prompt, in the order of the tree."""
+        """Position of every prompt in the order of the tree."""
         places = self.tree.places
         return [places[one.prompt] for one in self.asked]
 

@@ -11,7 +11,7 @@ from cachedoctor.knowledge.server_options import Option, by_build, lacking, name
 from cachedoctor.model import Advice, OptionChange, Remedy, Session, as_typed, option_rows
 
 _STEP = 256
-"""MiB to which a size is rounded up: sizes of saved states are estimates for the next conversation."""
+"""MiB to whose multiples a size is rounded up: sizes of saved states are estimates for the next conversation."""
 
 
 _TAKES_MEMORY = (server_options.CACHE_RAM, server_options.CTX_CHECKPOINTS, server_options.SWA_FULL)
@@ -458,7 +458,7 @@ WANTS: dict[object, log_levels.Want] = {
     needs_prompts: "prompts",
     needs_prompts_for_more: "prompts",
 }
-"""What a rule lacks that names one of these as its ``needs``."""
+"""What the log lacks for a rule that has one of these as its ``needs``."""
 
 
 def restart(session: Session, wants: set[log_levels.Want]) -> log_levels.LevelRestart:

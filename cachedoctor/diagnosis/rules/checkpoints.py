@@ -43,8 +43,8 @@ def held_whole(s: RuleContext) -> bool:
 
 
 CLEARED = ("CD109", "CD111", "CD213")
-"""Codes of the causes that say why nothing was reused, whatever checkpoints there were: the server had no wish to, or
-the one that it took could not be restored."""
+"""Codes of causes that explain why nothing was reused, whatever checkpoints existed: the cache was not to be used, or
+the chosen checkpoint could not be restored."""
 
 
 def server_could_not(s: RuleContext) -> bool:

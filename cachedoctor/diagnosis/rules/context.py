@@ -17,11 +17,11 @@ MIN_LOST = 17
 RAM_LEAST = 0.25
 """Share of a prompt in the RAM cache that must be kept for it to be given back (b6751 and newer)."""
 RETURNED = 0.5
-"""Share of a prompt: a slot that was chosen by its age holds less of it, whatever similarity is asked for."""
+"""Share of a prompt: a slot chosen by its age (LRU) holds less of it, whatever similarity is required."""
 SAVED = 0.5
-"""Share of a slot's content: who keeps less of it has it saved to the RAM cache first (b6751 and newer)."""
+"""Share of a slot's content: if a prompt keeps less of it, it is saved to the RAM cache first (b6751 and newer)."""
 SHORT = 0.25
-"""Share of a conversation's length that a side request has at most."""
+"""Longest side request, as a share of the conversation's length."""
 EARLY = 0.5
 """Share: a common prefix below this share of reference and prompt ends early."""
 
@@ -30,7 +30,7 @@ class Remembered(Protocol):
     """What else the server did of late."""
 
     returns: bool
-    """Whether the RAM cache brought back what another conversation had displaced: it is on, and it works."""
+    """Whether the RAM cache restored what another conversation had displaced: it is on, and it works."""
 
     def beside(self, request: Request) -> list[Request]:
         """Give what other slots served while this request was at work."""
@@ -89,7 +89,7 @@ class RuleContext:
         self.steals = steals
         self.difference = difference
         self.first = None if difference is None else difference.first
-        """Where the prompts diverge that were given beside the log, or None."""
+        """Where the prompts given with the log diverge, or None."""
         self.known = difference is not None and (self.first is None or self.first.kind != "other")
         """The prompts themselves were given: no guess from numbers is needed."""
         self._replayed: Replay | None = None
@@ -101,14 +101,14 @@ class RuleContext:
         else:
             worth = prompt is not None and prompt >= self.min_prompt and r.outcome in ("partial", "reprocessed")
         lost = self.lost = (r.lost_tokens or 0) if worth else 0
-        """Reference - cached in tokens; 0 when unknown or not worth a word."""
+        """Reference - cached in tokens; 0 if unknown or negligible."""
         self.lcp = lcp
         """Longest common prefix in tokens, or None."""
         at_most = self.lcp_at_most = lcp if lcp is not None else _lcp_at_most(r)
         """Upper bound of the common prefix, or None."""
         between = r.prefix_between
         pinned = self.pinned = r.lcp_exact or (between is not None and between[1] - between[0] <= 1)
-        """The common prefix is known but for one token."""
+        """The common prefix is known to within one token."""
         self.rough = bool(lost) and not pinned and _rough(r)
         """A number that decides is known within wide bounds only."""
         most = prompt if prompt is not None else _prompt_at_most(r, reference)

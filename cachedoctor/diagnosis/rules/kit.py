@@ -71,15 +71,15 @@ class Match(msgspec.Struct, gc=False):
     key: str = ""
     """Matches with the same key are one finding."""
     found: Any = None
-    """What the decision came upon, for the proof."""
+    """What the decision found, for the proof."""
     weak: bool = False
-    """It gives way to more causes than other matches of its rule: ``RequestRule.weak_unless``."""
+    """More causes silence it than other matches of its rule: ``RequestRule.weak_unless``."""
     at_most: int | None = None
     """Upper bound of ``tokens`` where the log leaves it open, as it lacks the length of the prompt."""
     severity: Severity | None = None
-    """Where it is not that of its rule."""
+    """Severity, if it is not that of its rule."""
     undecided: bool = False
-    """Something else may be at work, or nothing be wrong: the tokens are not summed as avoidable."""
+    """Another cause is possible, or nothing is wrong: the tokens are not summed as avoidable."""
     settles: bool = False
     """What the rule left open of earlier requests of the conversation is decided with it: they are asked about again."""
 
@@ -91,7 +91,7 @@ class Proof(msgspec.Struct):
     """The line that proves it. No finding is without one."""
     related: list[Line] = msgspec.field(default_factory=list)
     numbers: dict[str, Any] = msgspec.field(default_factory=dict)
-    """For the words."""
+    """Numbers for the words."""
     difference: PromptDiff | None = None
     """The prompts themselves, when they were given."""
 
@@ -103,24 +103,24 @@ class MatchGroup(msgspec.Struct, gc=False):
     worst: Match
     worst_request: Request
     proof: Proof | None = None
-    """Of the worst; None where its rule failed to prove it."""
+    """Proof of the worst match; None if its rule failed to prove it."""
     count: int = 0
     tokens: int = 0
     at_most: int = 0
-    """Upper bound of them, where it is above them."""
+    """Upper bound of the tokens, if it is higher."""
     ns: int = 0
     """Time that the fix would have saved, nanoseconds."""
     at_depth: bool = False
-    """The time was taken from the speed at that depth, not from a request's mean speed."""
+    """The time follows from the speed at that depth, not from a request's mean speed."""
     first: list[int] = msgspec.field(default_factory=list)
     top: list[tuple[int, int]] = msgspec.field(default_factory=list)
     """(tokens, request) of the worst 5."""
     shared: dict[str, int] = msgspec.field(default_factory=dict)
-    """Tokens of them that belong to a costlier cause of the same requests as well, by its code."""
+    """Those tokens that also belong to a costlier cause of the same requests, by its code."""
 
     @property
     def numbers(self) -> dict[str, Any]:
-        """Of the worst match, for the words."""
+        """Numbers of the worst match, for the words."""
         return self.proof.numbers if self.proof is not None else {}
 
 
@@ -151,13 +151,13 @@ class SessionFinding(msgspec.Struct):
     key: str
     """Findings with the same key are said once per input."""
     evidence: list[Line] = msgspec.field(default_factory=list)
-    """Lines that prove it, the first of them first of all."""
+    """Lines that prove it, the most important one first."""
     severity: Severity = "note"
     confidence: Confidence = "high"
     difference: PromptDiff | None = None
     """The prompts themselves, when they were given and prove it."""
     unless: tuple[str, ...] = ()
-    """Codes that say better what this would: where one of them fired in the input, it is left out."""
+    """Codes that explain this better: if one of them fired in the input, this finding is left out."""
     of_cmdline: bool = False
     """The command line proves it, so that no line of the log has to."""
 
@@ -201,7 +201,7 @@ def _needs_nothing(_: Session) -> None:
 
 
 ANY = ""
-"""Engine of a rule about sessions of every one that bodies or KV events were given for."""
+"""Engine of a rule about sessions of any engine for which bodies or KV events were given."""
 
 
 class Rule(msgspec.Struct):
@@ -221,30 +221,30 @@ class RequestRule(Rule):
     """A cause that single requests of llama-server show."""
 
     decide: Callable[[RuleContext], Match | None]
-    """Cheap: asked about every request with one of these signs."""
+    """Cheap: called for every request with one of these signs."""
     prove: Prove
-    """Lines and numbers; asked where the match may become the worst of its finding."""
+    """Lines and numbers; called if the match may become the worst of its finding."""
     say: Callable[[MatchGroup], FindingText]
-    """Asked when a report is made."""
+    """Called when a report is made."""
     on: tuple[SignName, ...] = ("loss",)
-    """Asked about requests with one of these signs."""
+    """``decide`` is called for requests with one of these signs."""
     unless: tuple[str, ...] = ()
-    """Codes of causes that say better why: they are asked first, and where one fired, this rule is silent."""
+    """Codes of causes that explain it better: they are checked first, and if one fired, this rule is silent."""
     weak_unless: tuple[str, ...] = ()
-    """Codes of more causes that are asked first; where one fired, a weak match of this rule does not count."""
+    """Codes of further causes that are checked first; if one fired, a weak match of this rule does not count."""
     only_with: tuple[str, ...] = ()
-    """Codes of causes one of which must have fired; none: whatever else did."""
+    """Codes of causes of which at least one must have fired; if empty, none has to."""
     needs: Needs = _needs_nothing
     severity: Literal["by-cost"] | Severity = "by-cost"
     engine: str = "llama.cpp"
-    """Whose requests it is about."""
+    """Engine whose requests it is about."""
     alone: Callable[[Session], list[SessionFinding]] | None = None
-    """What lines of a session state by themselves, where no request of its input shows the cause."""
+    """What lines of a session show on their own if no request of its input shows the cause."""
     stated: tuple[IncidentName, ...] = ()
-    """``alone`` is asked about sessions of any engine that have one of these; empty: about all of its engine."""
+    """``alone`` is called for sessions of any engine that have one of these; if empty, for all sessions of its engine."""
     of_bodies: OfBodies | None = None
-    """What a difference between given bodies is, where it is this cause: asked where a log has no requests to match
-    them to, whatever the engine."""
+    """What a difference between given bodies is, if it is this cause: called if a log has no requests to match them to,
+    whatever the engine."""
 
 
 class SessionRule(Rule):
@@ -252,22 +252,21 @@ class SessionRule(Rule):
 
     inspect: Callable[[Session], list[SessionFinding]]
     unless: tuple[str, ...] = ()
-    """Codes that say better why: where one of them fired in the input, this rule is silent."""
+    """Codes that explain it better: if one of them fired in the input, this rule is silent."""
     needs: Needs = _needs_nothing
     severity: Literal["by-cost"] | Severity = "note"
-    """As lists of rules name it; each finding has its own."""
+    """Name of the rule in lists; each finding has its own name."""
     engine: str = "llama.cpp"
-    """Whose sessions it is about."""
+    """Engine whose sessions it is about."""
     on: tuple[IncidentName, ...] = ()
-    """It is asked about sessions of any engine that have one of these, and about no others; empty: about all of its
-    engine."""
+    """It is called for sessions of any engine that have one of these, and for no others; empty: for all of its engine."""
 
 
 class InputRule(Rule):
     """What is said of an input in which nothing was recognised."""
 
     say: Callable[[str | None, str | None], FindingText]
-    """Gets what the input looks like, and what of that to give."""
+    """Called with what the input looks like, and which part of that to give instead."""
     unless: tuple[str, ...] = ()
     needs: Needs = _needs_nothing
     severity: Literal["by-cost"] | Severity = "note"

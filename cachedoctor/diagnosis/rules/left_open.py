@@ -9,7 +9,7 @@ from cachedoctor.model.terms import OF_CLIENTS, OF_SLOTS
 _OF_MEMORY, _EVICTED = "CD2", "CD203"
 _ONLY_TEXT = "only the prompt text shows which conversation this turn belongs to"
 _CHANGED = ("prefix-diverges-early", "history-rewritten")
-"""What a client does that leaves the lengths of a slot that was taken."""
+"""Changes by a client that leave the same lengths as a slot that another conversation took."""
 
 
 def left_open(code: str, group: MatchGroup, ruled_out: list[RuledOut]) -> list[RuledOut]:

@@ -8,10 +8,10 @@ from itertools import pairwise
 from cachedoctor.diagnosis.rules import kit
 
 UNSEARCHED = 0.5
-"""Share of a slot's content from which on the server keeps it without a look into the RAM cache (b6751 and newer)."""
+"""Share of a slot's content from which on the server keeps it without checking the RAM cache (b6751 and newer)."""
 
 GROWS = 0.05
-"""Share of a prompt that a turn adds at least: smaller steps of two conversations would not fall between each other."""
+"""Minimum share of a prompt that a turn adds: smaller steps of two conversations would not interleave."""
 SAME_PLACE = 16
 """Tokens: common prefixes that differ by no more end at the same place."""
 SAME_LENGTH = 2

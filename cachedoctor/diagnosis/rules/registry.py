@@ -64,8 +64,7 @@ def _first(rule: AnyRule) -> tuple[str, ...]:
 
 
 OF_COMPUTED_TWICE: frozenset[SignName] = OF_LOSS | {"together"}
-"""Signs that only a request shows some of whose tokens another one had, or was computing: without any of these,
-nothing was computed twice."""
+"""Signs of requests that share tokens with an earlier or a running one; without these, nothing was computed twice."""
 
 
 def signs_of(s: RuleContext) -> tuple[SignName, ...]:

@@ -106,7 +106,7 @@ class Replay(msgspec.Struct, frozen=True):
     """What the log lacks: build, memory, prompt_length, common_prefix, slot_length, window, oldest_position,
     checkpoints_held, image_positions."""
     decision: Decision | None = None
-    """The whole decision, where neither rounding nor several possible builds leave it open."""
+    """The whole decision, unless rounding or several possible builds leave it open."""
 
     @property
     def expected(self) -> int | None:

@@ -61,17 +61,17 @@ if TYPE_CHECKING:
     from cachedoctor.model import Launcher
 
 _OF_FINDINGS = (b"[CD", b"`CD")
-"""One of them is in a report of ours for people."""
+"""Every report for people that has findings contains one of these."""
 _OF_REPORTS = (b"cachedoctor", b"CD")
-"""One of them is in a report of ours for programs, and in a page of a rule."""
+"""Every report for programs, and every page of a rule, contains these."""
 _UNREAD = 64
-"""Inputs in which nothing was recognised that are described."""
+"""Number of inputs to describe in which nothing was recognised."""
 _UNDECIDED = 4
-"""Requests described where nothing can be told of any."""
+"""Number of requests to describe if nothing is known about any."""
 _REPLAYED = 1000
 """Requests of a log that are kept, so that options can be tried on them in a replay."""
 _DECIDING = 1024
-"""Requests by which it is decided whether the prompts given beside a log are of it."""
+"""Requests after which it is decided whether the prompts given with a log belong to it."""
 
 
 class Analyzer:
@@ -129,7 +129,7 @@ class Analyzer:
         self._slowest = Slowest()
         self._turns: dict[int, TextTurn] = {}
         self._askers: dict[int, ClientName] = {}
-        """The last requests whose prompts were given beside the log, as turns by their texts, by their number."""
+        """Clients of the last requests whose prompts were given with the log, by their number."""
         self._settled = False
         self._number = 0
         self._undecided: list[Judged] = []
@@ -150,7 +150,7 @@ class Analyzer:
         self._excerpt = self._held_back()
         self._interrupted = False
         self._new: list[str] = []
-        """Codes of findings opened since they were last asked for."""
+        """Codes of findings opened since they were last requested."""
 
     # ---- input
 

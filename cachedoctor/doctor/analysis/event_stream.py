@@ -18,7 +18,7 @@ from cachedoctor.report.wire import stream_v1
 from cachedoctor.report.wire.report_v1 import encode_request
 
 _SERVERS = 256
-"""Sessions of which it is remembered what was written; as many servers are told apart in one input."""
+"""Sessions whose written state is remembered; as many servers are distinguished in one input."""
 
 
 class EventStream(Listener):

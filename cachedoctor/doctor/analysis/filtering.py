@@ -20,7 +20,7 @@ _GIVEN = late(
 )
 _LOGGED = late(r"(\d{4}-|--)(\d\d-\d\d)T([\d:.]+)(Z|[+-]\d\d:\d\d)?")
 _END = "~"
-"""Stands after every digit and colon: ``10:00~`` is the end of that minute."""
+"""Sorts after every digit and colon: ``10:00~`` is the end of that minute."""
 _FORMS = "give 2026-05-01T10:00, 10:00, or a time since the server start: +90s, +1h30m"
 _NAMED = 8
 """Slots that a hint names."""
@@ -103,7 +103,7 @@ class _Found:
         for finding in report.findings:
             self._of_code.setdefault(finding.code, []).append(finding)
         self._numbers = dict.fromkeys(number for finding in report.findings for number in finding.requests)
-        """Number of a request among those that are shown, of those that findings name."""
+        """Number of a request among the shown ones, for requests that findings name."""
         self._tasks: list[int] = []
         self._slots: set[int] = set()
 
@@ -146,7 +146,7 @@ class _Choice:
         wanted.check()
         self._wanted = wanted
         self.timeless = 0
-        """Requests that are left out because the log has no time of them."""
+        """Requests that are left out because the log does not show their time."""
         limits = [(option, text) for option, text in (("--since", wanted.since), ("--until", wanted.until)) if text]
         clock = _Clock(report.requests) if limits else None
         self._limits = [clock.limit(option, text) for option, text in limits] if clock is not None else []

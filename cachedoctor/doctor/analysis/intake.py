@@ -20,17 +20,17 @@ MAX_LINE = 1 << 20
 """Bytes of one line that are kept; no message is longer, only printed prompts and bodies are."""
 
 BEGIN = 1 << 14
-"""First bytes of an input, by which it is said what it looks like, or what started the server."""
+"""First bytes of an input, used to describe what it looks like or what started the server."""
 EXCERPT_LINES = 500
 EXCERPT_BYTES = 1 << 18
 """An input with no more is an excerpt."""
 BROKEN_LINES = 20_000
 BROKEN_BYTES = 1 << 21
-"""The same of an input whose lines a terminal broke into rows: only the reader of excerpts joins them."""
+"""The same for an input whose lines a terminal broke into rows: only the reader of excerpts joins them."""
 _Row = tuple[int, str | None, bytes]
 """Number of a row, its origin, and its text without the wrapper."""
 _SURE = 3
-"""So many rows without the wrapper of the row before cannot be a coincidence."""
+"""This many rows without the previous row's wrapper cannot be a coincidence."""
 
 
 class Blocks:
@@ -217,7 +217,7 @@ def _owners(rows: list[_Row], widest: dict[str | None, int]) -> list[str | None]
     """The server of each row; that of the row before, where this one continues a row that is full."""
     owners: list[str | None] = []
     before = -1
-    """Number of the row before, if that is full and some server's."""
+    """Number of the previous row, if that is full and from a server."""
     for number, origin, row in rows:
         owner = owners[-1] if origin is None and before == number - 1 and not is_written(row) else origin
         full = owner is not None and origin in widest and width_of(row) >= widest[origin]

@@ -18,10 +18,10 @@ class Listener:
     patient = True
     """It can wait until a short input shows that it is not an excerpt; a live screen cannot."""
     hears_lines = True
-    """It wants the event of every line; without, lines that follow each other are read together, in half the time."""
+    """It needs the event of every line; otherwise lines that follow each other are read together, in half the time."""
 
     judges_late = False
-    """It hears of requests when they end, and they are judged when their input has: it is not told what of them."""
+    """It hears of requests when they end, but not of their verdicts: they are judged when their input has ended."""
 
     def __init__(self, spool: Spool | None = None) -> None:
         """``spool``: takes the finished requests; None keeps none of them."""
@@ -52,18 +52,18 @@ class Shard(msgspec.Struct):
     ledger: Ledger
     reuse: Reuse
     requests: int
-    """How many; as JSON they are in a file of their own."""
+    """Number of requests; as JSON they are in a file of their own."""
     groups: FindingGroups
     doubtful: int
-    """Requests that lost tokens, or of which the log does not show."""
+    """Requests that lost tokens, or for which the log does not show whether they did."""
     crashed: dict[str, str]
     """What rules failed with, by code."""
     rows: dict[type[CacheSample | PrefillBatch], bytes]
     """Samples and batches that were kept, one JSON object a line."""
     settled: bool
-    """After the last line a new life of the server may begin of which no line before it says anything."""
+    """After the last line a new server run may begin that no line announces."""
     faulty: bool
-    """What reads an engine failed; the input says it."""
+    """The reader of an engine failed; the input records it."""
     slowest: Slowest
     begin: bytes
     """The first bytes of its last input, or of this part of it."""

@@ -45,9 +45,9 @@ class Observer(Listener):
         self._progress: dict[_Place, TaskProgress] = {}
         self._last: dict[_Place, Judged] = {}
         self._ended: dict[int, tuple[Judged, Session]] = {}
-        """By the number of the request: it may be judged again."""
+        """Ended requests by their number: one may be judged again."""
         self._sessions: dict[int, Session] = {}
-        """Those with measurements."""
+        """Sessions with measurements."""
         self._rows: dict[_Part, CacheSample | PrefillBatch] = {}
 
     def opened(self, index: int, info: InputInfo) -> None:

@@ -33,9 +33,9 @@ _BLOCK = 1 << 20
 _LINE = 1 << 12
 """Bytes of a start-up line."""
 _BACK = 4 << 20
-"""Bytes before a cut in which the last request of the life before it is searched for."""
+"""Bytes before a cut that are searched for the last request of the run before it."""
 _WORDS = (b"build", b"initializing", b"loading model '")
-"""One of them is in every line that begins a life."""
+"""Every line that begins a server run has one of these."""
 _REQUEST = b"processing task"
 _CONTROL = late(rb"[\0\r\x1b]")
 
@@ -108,7 +108,7 @@ def _follows_requests(file: FileIO, place: int, catalogue: Catalogue) -> bool:
 
 
 _PARTS = 4
-"""Parts of each process: lives are of any length, and who is done early takes another part."""
+"""Parts for each process: server runs have any length, and a process that is done early takes another part."""
 
 
 class Terms(msgspec.Struct, frozen=True):
@@ -128,7 +128,7 @@ class _Unit(msgspec.Struct, frozen=True, eq=False):
     paths: list[str]
     span: FileSpan | None = None
     size: int = 0
-    """Bytes of it, as they are stored, of which the progress hears."""
+    """Bytes of it, as they are stored, that the progress display counts."""
 
 
 class _Done(msgspec.Struct):
@@ -136,7 +136,7 @@ class _Done(msgspec.Struct):
     line: int
     """Number of its first line in its file."""
     requests: str
-    """File in which they stand."""
+    """File that contains them."""
     errors: list[tuple[str, str]]
     """(message, hint) of inputs that could not be read to their end."""
 

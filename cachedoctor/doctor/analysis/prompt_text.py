@@ -34,18 +34,18 @@ ran backwards in 120,000 lines: it is read under the lock."""
 _MOST = 4 << 20
 """Bytes that wait for the end of a text."""
 _BYTES = 64 << 10
-"""Bytes in which the texts of a server without a clock end, and two lists of token ids follow."""
+"""Bytes within which the texts of a server without timestamps end and two lists of token ids follow."""
 _AGAIN = 4 << 10
-"""Bytes in which no server is restarted and has compared two prompts."""
+"""Bytes too few for a server to restart and compare two prompts."""
 _NEAR, _NEAR_WRAPPED = 1 << 10, 4 << 10
 """Bytes before a text whose clocks are checked; a record takes as many as four bare lines."""
 _STRIDE = 64 << 10
-"""Bytes between two looks for the debug level."""
+"""Bytes between two checks for the debug level."""
 _LOOK = 4 << 10
-"""Bytes of one look."""
+"""Bytes that are read for one check."""
 _HEADED = late(HEAD)
 _JOINED = 2000
-"""Bytes of a text that are put behind the line that begins it."""
+"""Bytes of a text that are put after the line that begins it."""
 _EARLIER = frozenset({"launch", "new_prompt", "diff_old", "diff_new"})
 """Messages of a request that come before the list of token ids, if they come at all."""
 
@@ -58,25 +58,25 @@ class _Text(msgspec.Struct):
     due: list[bytes] = msgspec.field(default_factory=list)
     """Lines that the server prints next, where it has no clock: ``new``, two times ``ids``."""
     size: int = 0
-    """Bytes after its begin that were checked: of those that wait, or of a server without a clock."""
+    """Bytes after its beginning that were checked: of texts that wait, or of a server without a clock."""
     waits: bool = False
-    """Whether a line whose clock does not continue waits for what comes after it, with all that come."""
+    """Whether a line whose clock does not continue, and all lines after it, wait for what follows."""
     is_cut: bool = False
     """Whether the line of the server that was passed on last continues in the next record."""
     inside: bool = False
-    """The same of the line that was checked last."""
+    """The same for the line that was checked last."""
     first: bytes | None = None
     """The line that begins it, as long as more of the text is put after it."""
     body: bytes = b""
     """The same without wrappers."""
     more: list[bytes] = msgspec.field(default_factory=list)
-    """What is put there: lines of the text."""
+    """Lines of the text that are put there."""
     joined: int = 0
-    """Bytes of that."""
+    """Bytes of these lines."""
     behind: list[bytes] = msgspec.field(default_factory=list)
     """Lines that are passed on after that line."""
     left: bool = False
-    """Without a clock: a row of the same request came, which ends the text unless what is due comes after all."""
+    """Without a clock: a row of the same request came, which ends the text unless the expected rows still come."""
 
     def join(self, lines: list[bytes], out: list[bytes]) -> None:
         """Put lines of the text behind the line that begins it; pass that on once it is long enough."""
@@ -120,7 +120,7 @@ class _Left(msgspec.Struct, frozen=True):
     ids: tuple[object, ...]
     """Slot and task."""
     at: int
-    """Where it ended."""
+    """Position at which it ended."""
     lines: list[bytes]
     """What came after it, up to the end of the next one."""
 

@@ -117,7 +117,7 @@ _SIGNS = tuple(
         (rb"\btoken_to_kv_pool_allocator\b", "an error of SGLang, without the lines of its scheduler"),
     )
 )
-"""Lines of programs and versions that are not read, or of which what is read is missing, and what is said of them."""
+"""Lines of programs and versions that are not read, or whose needed lines are missing, and what to say of them."""
 _SECONDS = late(rb"(?m)^\[1\d{9}\] ")
 """Unix time before the lines of a llama.cpp of 2023 or 2024."""
 _KERNEL = late(rb"\[ {0,5}\d{1,9}\.\d{6}\] ")

@@ -125,14 +125,15 @@ class Servers:
         self._plan = LISTING_PLAN if lists_requests else PLAN
         self._listener = listener
         self._files: list[LogFile] = []
-        """Of the open log, the open one last."""
+        """Files of the open log, the open one last."""
         self._scanners: dict[str | None, Scanner] = {}
         self._trackers: dict[str | None, Tracker] = {}
         self._forks: dict[str | None, _Fork] = {}
         self._stats: dict[Server, _Stats] = {}
         self._stored: dict[int, bytes] = {}
         self._partly = 0
-        """Lines of the open input that only a lenient reader understood, knew for a slot's, or joined to one before."""
+        """Lines of the open input that only a lenient reader understood, took for a slot's, or joined to an earlier
+        one."""
         self._joined: Counter[str] = Counter()
         """Rows of the open input that continued the one before, by engine."""
         self._certain: Counter[str] = Counter()
@@ -140,7 +141,7 @@ class Servers:
         self.certain: list[tuple[str | None, CertainLine]] = []
         """The same with their origins, numbered from the first file of the log on."""
         self._everywhere = False
-        """Lines that begin as those of llama-server are searched for them, too: the first ones had some."""
+        """Lines that begin like those of llama-server are searched for them, too, because the first lines had some."""
 
     def begin(self, file: LogFile, continues: bool) -> None:
         """Begin an input; ``continues``: it is the next rotation of the one before, the same servers continue."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 _KEPT = 64
-"""Conversations remembered per session, as the tracker remembers them; and sessions."""
+"""Conversations to remember per session, as the tracker does, and sessions to remember."""
 
 
 def add_cmdline_facts(session: Session, given: list[GivenOption]) -> None:
@@ -62,7 +62,7 @@ class PeakConversations:
 
 
 _LATEST = 16
-"""Sessions among which one with requests is searched for: it says that the server was restarted."""
+"""Latest sessions that are searched for one with requests, which shows that the server was restarted."""
 
 
 class Sessions:
@@ -75,7 +75,7 @@ class Sessions:
         """What the text above the log of the open input says."""
         self.sessions: list[Session] = []
         self.follows = False
-        """Before the first line of the open input, another life of its server was written."""
+        """Before the first line of the open input, another run of its server was written."""
 
     def begin(self, path: str, origin: str | None) -> Session:
         """Make a session."""

@@ -11,7 +11,7 @@ from typing import IO
 from cachedoctor.model import CacheDoctorError, Judged, RequestRow, read_rows
 
 _IN_MEMORY = 1 << 20
-"""Bytes from which on they lie on disk."""
+"""Bytes from which on the rows are kept on disk."""
 _ROWS_SESSION = b'{"session":'
 """Every row begins with its session."""
 

@@ -12,7 +12,7 @@ from cachedoctor.model import Judged, Request, Session, SlotReuse, SlowTurn, Tot
 from cachedoctor.model.terms import MIN_PROMPT_TOKENS
 
 _JUDGED = frozenset({"cold", "reused", "partial", "reprocessed", "failed"})
-"""Outcomes of which the log shows what was possible, and what was done; not that the client went away."""
+"""Outcomes for which the log shows what was possible and what was done; a client's disconnect is not one of them."""
 
 _LOST = frozenset({"partial", "reprocessed"})
 _COUNTED = attrgetter("parent", "prompt_tokens", "cached_tokens", "processed_tokens", "prompt_ms", "outcome")
@@ -128,7 +128,7 @@ class Slowest(msgspec.Struct, gc=False):
 
     kept: dict[int, SlowTurn] = msgspec.field(default_factory=dict)
     least: float = 0.0
-    """Milliseconds that one more has to take longer, once there are enough."""
+    """Milliseconds that another request must exceed, once there are enough."""
 
     def take(self, judged: Iterable[Judged]) -> None:
         """Take requests: few take longer than the slowest so far."""
@@ -216,7 +216,7 @@ class RunSlots(msgspec.Struct, gc=False):
     session: int
     requests: int = 0
     slots: dict[int, SlotSeries] = msgspec.field(default_factory=dict)
-    """By number; ``SLOTS`` stands for all from there on."""
+    """Series by slot number; ``SLOTS`` stands for all from there on."""
 
     def busier(self, other: RunSlots) -> bool:
         """Whether it is the one to show; of two alike the earlier is."""
@@ -228,7 +228,7 @@ class Reuse(msgspec.Struct, gc=False):
 
     best: RunSlots | None = None
     going: dict[int, RunSlots] = msgspec.field(default_factory=dict)
-    """By session."""
+    """Slots of the runs that continue, by session."""
     servers: dict[tuple[str, str | None], int] = msgspec.field(default_factory=dict)
     """Session that continues, by path and origin."""
 

@@ -138,7 +138,7 @@ def _speed(tally: Tally) -> float:
 
 
 _CHANCE = 0.05
-"""A finding that as many requests would miss as often as this by chance may be there still."""
+"""Probability that the new requests miss a finding by chance, above which it may still be there."""
 _ORDER: tuple[Change, ...] = ("came", "stayed", "went", "hidden", "revealed")
 _Code = tuple[str, str]
 

@@ -12,7 +12,7 @@ from cachedoctor.doctor.compare.tally import FEWEST, Interval, RatioTerms, Tally
 from cachedoctor.model import CacheSample, Direction, Measure, Piece, PrefillBatch, Report, SamplePeriod
 
 _SMALL = 0.01
-"""One point of a share, or one per cent of another number: a difference below that counts as none."""
+"""One percentage point of a share, or one per cent of another number: a smaller difference counts as none."""
 
 _NOUNS: dict[Piece, tuple[str, str]] = {
     "conversation": ("conversation", "conversations"),
@@ -133,7 +133,7 @@ class Measured(NamedTuple):
 
     piece: Piece
     pieces: int
-    """Before neighbours were put together."""
+    """Number of pieces before neighbours were put together."""
     terms: list[RatioTerms]
 
 

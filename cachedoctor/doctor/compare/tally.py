@@ -18,10 +18,10 @@ FEWEST = 5
 """Conversations on each side below which no interval is given: it would be wrong too often (docs/usage/compare.md)."""
 _DRAWS = 2000
 _BINS = 400
-"""Above this number conversations are thrown together at random: the time of a draw does not grow with them."""
+"""Above this number, conversations are put together at random: the time of a draw does not grow with them."""
 _SEED = 20_480
 _TAIL = 0.025
-"""A 95 % interval leaves this much out on each side."""
+"""Probability beyond a 95 % interval on each side."""
 _T = (
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120,
     2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,

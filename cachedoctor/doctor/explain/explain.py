@@ -20,7 +20,7 @@ from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import Explanation, Level, Line, Part, Reading, Wording
 
 _LABEL = late(r"(?:^|[,(|] ?)([A-Za-z_][\w.]*(?:\(\))?) ?= ?$")
-"""The name that a message prints before a value, ``task.n_tokens = ``; several words are not name."""
+"""The name that a message prints before a value, ``task.n_tokens = ``; several words are not a name."""
 _NUMBER = late(r"-?\d{1,15}(?:\.\d{1,15})?(?=$|%|x$| reqs$| tokens(?:/s)?$)")
 """A number and how pairs print its unit."""
 
@@ -81,7 +81,7 @@ def _label(row: Message, name: str) -> str:
 
 
 _LEVELS = {"I": "INFO", "W": "WARNING", "E": "ERROR", "D": "DEBUG", "P": "error text"}
-"""By the letters of rows; the words are those of Python's logging."""
+"""Level names by the rows' letters; the words are those of Python's logging."""
 
 
 def engine_vocabularies() -> list[Vocabulary]:
@@ -167,7 +167,7 @@ def _levels_versioned(words: Vocabulary, row: Message) -> list[Level]:
 
 
 _NAMED_MAX = 3
-"""A cut line that fits more messages than this says nothing."""
+"""A truncated line that fits more messages than this identifies none of them."""
 
 
 def explain(data: bytes) -> Iterator[Line]:

@@ -13,11 +13,11 @@ from cachedoctor.model import AgentDifference, AgentVerdict, ClaimedRequest, Jud
 _SHOWN = 20
 """Differences that are listed."""
 _REUSED = 0.9
-"""Share of a prompt from which on the log shows that nothing was lost that a change of tools or messages loses."""
+"""Share of a prompt from which on the log shows no loss of the kind that a change of tools or messages causes."""
 _PLACES = frozenset({"CD105", "CD108"})
-"""The log shows where a prompt changed, not what changed there."""
+"""Causes for which the log shows where a prompt changed, not what changed there."""
 _GONE = frozenset({"CD301", "CD302", "CD304", "CD306", "CD310", "CD404", "CD405", "CD409"})
-"""What the server held was given up while the conversation paused."""
+"""Causes by which cached tokens were lost while the conversation paused."""
 _SAME: dict[str, frozenset[str]] = {
     "tool": frozenset({"CD103"}) | _PLACES,
     "system": frozenset({"CD101", "CD102"}) | _PLACES,

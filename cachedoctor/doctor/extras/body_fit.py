@@ -20,42 +20,42 @@ from cachedoctor.prompts.prompt import Prompt
 Proof = Literal["exact", "counted", "order"]
 """What made a body a request's: its exact length, the length that its answer says, or the order alone."""
 _MORE_REUSED = 0.1
-"""Share of a prompt by which more may have been reused than its body shares with that in the slot."""
+"""Share of a prompt by which its reuse may exceed what its body shares with the one in the slot."""
 _LESS_SHARED = 0.3
 """Share of a prompt that a template may change in what the bodies share: it drops reasoning, or writes the time."""
 _TELLING = 0.05
 """Share of a prompt that any two begin with: what a template writes."""
 _UNEVEN = 0.25
-"""By how much characters per token may differ from those of most bodies: a title has others than a tool's result."""
+"""By how much characters per token may differ from those of most bodies: a title differs from a tool's result."""
 _UNSTEADY = 0.35
-"""The same, of what a conversation grew by."""
+"""The same for the text by which a conversation grew."""
 _WILD = 2.2
-"""Times, of the same: no text is so much denser than another of its conversation."""
+"""The same as a factor: no text is this many times denser than another of its conversation."""
 _STEADY = 0.15
-"""The same, where more bodies were given than requests were logged, so that their order does not join them."""
+"""The same if more bodies were given than requests were logged, so that their order does not join them."""
 _CLOSE = 2
-"""Turns that must have grown so there."""
+"""Turns that must have grown so evenly in that case."""
 _BY_CHANCE = 2
 """Bodies that have the length of a request by chance, among all those that could be joined."""
 _EVEN = 0.02
-"""The same of whole bodies, where more were given than requests were logged and what they share is as the log shows."""
+"""The same for whole bodies, if more bodies were given than requests logged and they share what the log shows."""
 _FEW_WRONG = 4
-"""One in so many pairs may be said to share what its bodies do not."""
+"""One pair in this many may contradict what the log shows of shared text."""
 _LOOKED = 64
 """Bodies that are checked, the first ones."""
 _MOST_OF = 3
-"""Two of so many bodies must match."""
+"""Two of this many bodies must match."""
 _SAME = 0.8
 """Share of a body that one of the same conversation begins with."""
 _GREW = 40
-"""Tokens: what a conversation grows by less tells little."""
+"""Tokens: a conversation that grew by fewer is little evidence."""
 _LONG = 300
-"""Tokens: of a shorter prompt the template is a good part."""
+"""Tokens: the template is a large part of a shorter prompt."""
 _LEAST_TEXT, _LONG_TEXT = 3, 16
-"""Characters of printed text that are searched for: of a piece with a digit, and of any other. Fewer stand anywhere."""
+"""Characters of printed text that are searched for: of a piece with a digit, and of any other. Fewer occur anywhere."""
 _MARKUP = late(r"<\|?[^<>|\n]{1,40}\|?>|\[/?[A-Z_]{2,30}\]|[\r\n]+| \| |^\.\.\. ")
 _BY_THE_SERVER = ("slots", "prompt-dump")
-"""Kinds of prompts that the server itself writes: the numbers of a reply are in them, which has short tokens."""
+"""Kinds of prompts that the server itself writes: they contain the numbers of a reply, which have short tokens."""
 _DIGIT = late(r"\d")
 _HEADER = late(r"x-anthropic-billing-header: [^\n]*\n?")
 
@@ -65,10 +65,10 @@ class Joined(NamedTuple):
 
     request: Request
     prompt: Prompt
-    """Without the reply that a /slots dump holds after it."""
+    """The body without the reply that a /slots dump holds after it."""
     by: Proof
     given: Prompt
-    """As it was given."""
+    """The body as it was given."""
     texts: tuple[str, ...] = ()
     """Its text in every order that its parts may have in the prompt."""
 
@@ -81,12 +81,12 @@ class Fit(NamedTuple):
     """How bodies go with a log."""
 
     matched: int
-    """Requests that nothing speaks against."""
+    """Requests with no evidence against their body."""
     of: int
     """Requests that could have a body."""
     is_theirs: bool
     words: str
-    """Why they are of another log."""
+    """Why they belong to another log."""
 
 
 def judge(found: Sequence[Joined], requests: int, bodies: int, *, ended: bool) -> Fit:
@@ -172,7 +172,7 @@ class _Checked(NamedTuple):
     """What speaks for and against one body."""
 
     quoted: bool | None
-    """Whether what the log printed is in it; None where nothing was printed that tells."""
+    """Whether what the log printed is in it; None if nothing was printed that decides."""
     told: bool | None
     """Whether it shares with those before what the log shows; None where the log shows nothing."""
     speaking: int
@@ -181,9 +181,9 @@ class _Checked(NamedTuple):
     """More was reused than any body before it begins with, or than its own asks for; or its text is that of one with
     fewer tokens."""
     is_wild: bool | None
-    """It grew by characters that cannot be so many tokens; None where it is not known by what it grew."""
+    """It grew by a number of characters that cannot be so many tokens; None if its growth is not known."""
     close: bool
-    """It grew by as many characters a token as the bodies have."""
+    """It grew by as many characters per token as the bodies have."""
 
 
 def _checked(found: Sequence[Joined], at: int, usual: float) -> _Checked:

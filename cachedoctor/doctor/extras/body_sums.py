@@ -19,13 +19,13 @@ from cachedoctor.prompts.prompt import Prompt
 _MOST = 2_000
 """Bodies that are checked."""
 _MOST_BYTES = 32 << 20
-"""Of their text."""
+"""Bytes of their text that are checked."""
 _CHANGED = 0.3
-"""Share of a body from which on repeated text makes it one that was changed."""
+"""Share of a body that repeats earlier text, from which on the body counts as changed."""
 _EDITED = 0.1
-"""The same where the difference is an edit of the history or of the tools, which no new prompt has by chance."""
+"""The same for an edit of the history or of the tools, which no new prompt has by chance."""
 _EDITS = ("message-", "reasoning-", "tool-", "tools-", "front-truncated", "compacted")
-"""How the kinds of such differences begin."""
+"""Prefixes of the kinds of such differences."""
 _COMPARED = 256
 """Changed bodies that are compared with the earlier ones."""
 _OPENING = 64
@@ -47,7 +47,7 @@ class _Again(NamedTuple):
     """Number of the earlier body."""
     at: int
     is_most: bool
-    """So much of it that nothing else has to speak for a change."""
+    """So much of it is repeated that no other evidence of a change is needed."""
 
 
 class _Body(NamedTuple):

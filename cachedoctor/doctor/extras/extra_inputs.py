@@ -48,7 +48,7 @@ UNKNOWN = "unknown"
 """Engine of responses that any server may have written."""
 
 _HEAD = 1 << 16
-"""Bytes at the beginning of a file that tell what it is."""
+"""Bytes at the beginning of a file that show what it is."""
 _DUMP = late(rb"# (?:HELP|TYPE) [a-zA-Z_:]")
 _LLAMA = late(rb"# (?:HELP|TYPE) " + METRICS_OF_LLAMA.encode() + rb":")
 _RESPONSE = late(rb"(?:[{\[]|data:)")
@@ -68,7 +68,7 @@ class ExtraInputs(msgspec.Struct):
     """What was read beside the logs."""
 
     lives: list[list[list[Counters]]] = msgspec.field(default_factory=list)
-    """Of each server its lives, the last life last."""
+    """Runs of each server, the last run last."""
     given: list[ResponseFile] = msgspec.field(default_factory=list)
     kv_events: list[KvEvents] = msgspec.field(default_factory=list)
 
@@ -279,7 +279,7 @@ _FACTS: dict[str, Callable[[dict[str, str]], bool | int | str | None]] = {
     "match_unit": _number("cache_hit_alignment_tokens"),
     "retention_interval": _number("prefix_cache_retention_interval"),
 }
-"""Settings that vLLM's cache_config_info tells; the size in tokens since 0.32."""
+"""Settings that vLLM's cache_config_info contains; the size in tokens since 0.32."""
 
 
 def _equip(session: Session, life: list[Counters]) -> None:

@@ -25,7 +25,7 @@ from cachedoctor.prompts.tokenizers.base import Tokenizer
 from cachedoctor.redaction import sanitize
 
 AHEAD = 64
-"""Prompts looked at to find the one that belongs to a request; those before it belong to requests not in the log."""
+"""Prompts that are searched for the one of a request; those before it belong to requests not in the log."""
 PLAUSIBLE = (0.5, 2.0)
 """Pieces per token that are plausible when there is no exact tokenizer."""
 _ENOUGH = 8
@@ -33,29 +33,29 @@ _ENOUGH = 8
 _MODES = 8
 """Lists of tools remembered of a conversation."""
 SUMMED_UP = 0.5
-"""Share of a prompt's length that one has at most whose history was summed up."""
+"""Longest prompt whose history may have been summarised, as a share of the prompt before it."""
 REPEATED = 0.5
-"""Share of a prompt that is in an earlier one, at another place, from which on it is the same conversation."""
+"""Share of a prompt that is at another position of an earlier one, from which on both are of one conversation."""
 INSTRUCTIONS = 300
-"""Characters of a system prompt that says who answers, and not only that somebody does."""
+"""Characters of a system prompt from which on it describes one assistant, and does not only say that there is one."""
 SAME = 0.75
-"""Share of a message that stays where something is written into it."""
+"""Share of a message that stays if something is written into it."""
 UNLIKE = 0.1
-"""Share of a system prompt up to which another one is not a changed form of it."""
+"""Common share of two system prompts below which one is not a changed form of the other."""
 LEAST_REPEATED = 1000
-"""Characters of a prompt: in fewer a few sentences that many prompts have are half of it."""
+"""Characters of a prompt: in a shorter one, a few sentences that many prompts have may be half of the text."""
 _TAIL = 64
 """Characters at the end of a prompt that may be the opening of the reply."""
 _MAX_SESSIONS = 64
 """Sessions whose conversations are remembered."""
 _RECENT = 64
-"""Prompts looked back on where none can be matched."""
+"""Earlier prompts that are compared if none can be matched."""
 _OTHER = -1
 """Stands for the text of a request that has no prompt here, or is not a turn of a conversation."""
 _MORE = 1000
-"""First number of conversations whose number by lengths another has."""
+"""First number for conversations whose number by lengths is already used."""
 _CLIENTS = 4096
-"""Clients that are told apart."""
+"""Number of clients that are distinguished."""
 _COMPARED = 256
 """Prompts that are compared where none can be matched."""
 
@@ -84,7 +84,7 @@ class TextTurn(NamedTuple):
     together: int = 0
     """Tokens of its beginning that another request computed at the same time, and none had before."""
     uncached: bool = False
-    """Its body asks for no cache."""
+    """Its body switches the cache off."""
 
 
 class _Told(msgspec.Struct):
@@ -99,7 +99,7 @@ class _Told(msgspec.Struct):
     ended: int
     """Line of its end."""
     pieces: dict[int, int] | None = None
-    """Of its text; None until somebody asks."""
+    """Pieces of its text; None until they are needed."""
 
 
 class _Texts(msgspec.Struct):
@@ -111,7 +111,7 @@ class _Texts(msgspec.Struct):
     modes: dict[int, deque[tuple[str, ...]]] = msgspec.field(default_factory=dict)
     """Lists of tools that each conversation had."""
     numbers: set[int] = msgspec.field(default_factory=set)
-    """Of its conversations."""
+    """Numbers of its conversations."""
 
 
 class GivenPrompts:
@@ -126,10 +126,10 @@ class GivenPrompts:
             CacheDoctorError: one of them cannot be used.
         """
         self.faults: list[tuple[str, FailedError]] = []
-        """Files that failed at their work, and how: without them the analysis continues what it has."""
+        """Files that failed, and how: the analysis continues without them."""
         found = _without_stale([prompt for path in paths for prompt in _loaded(path)])
         self.sent: tuple[Prompt, ...] = tuple(found)
-        """As they were given, in their order."""
+        """Prompts as they were given, in their order."""
         self.files, self._prompts, self._lengths = self._with_files(found, tokenizer, template)
         """What renders them and cuts them into tokens."""
         self._cutter = self.files.cutter
@@ -143,14 +143,14 @@ class GivenPrompts:
         self._texts: dict[int, _Texts] = {}
         self._hashed = hashed
         self.asker: ClientName | None = None
-        """Who sent the request that was asked for last, by its body."""
+        """Who sent the request that was matched last, by its body."""
         self.matched = 0
         """Requests for which a prompt was found."""
         self.paths = paths
         self.fit: Fit | None = None
-        """How they go with the open log; None where that is not decided."""
+        """How they match the open log; None if that is not decided."""
         self.refusals: list[Fit] = []
-        """Logs that they are not of."""
+        """Logs that they do not belong to."""
         self._joined: dict[int, Prompt] = {}
         """Prompts of requests that were decided on together, by their number."""
         self._decided = -1

@@ -55,11 +55,11 @@ from cachedoctor.model.signs import MARKS_ALONE
 from cachedoctor.model.terms import DEFAULTS, OF_INPUT, OF_SLOTS
 
 MAX_SESSIONS = 256
-"""Sessions whose requests are remembered; the lives of a server that are over are forgotten at once."""
+"""Sessions whose requests are remembered; server runs that are over are forgotten at once."""
 _DOUBTFUL = frozenset({"partial", "reprocessed", "unknown"})
 _HEALTHY = frozenset({"reused", "cold", "unknown", "cancelled"})
 _NAMED = 80
-"""Characters of the name and of the place of what changed; a name may be a million long."""
+"""Characters that are kept of the name and position of a change; a name may have a million."""
 
 
 class Diagnosis:
@@ -74,9 +74,9 @@ class Diagnosis:
         """What rules failed with, by code."""
         self.groups = FindingGroups(options.ignored, self.failures)
         self.opened: list[str] = []
-        """Codes of findings that are new; for whoever takes them out."""
+        """Codes of new findings, until a caller removes them."""
         self._setup = Setup(Facts(-1, ""))
-        """Of the server that was asked for last."""
+        """Setup of the server that was used last."""
         self._memory: dict[int, FindingHistory] = {}
         self._lives: dict[tuple[str, str | None], int] = {}
         """Last session of each server, by path and origin."""
@@ -85,7 +85,7 @@ class Diagnosis:
         self.settled: list[Request] = []
         """Requests of which a rule left something open that it decided later; for whoever asks about them again."""
         self.doubtful = 0
-        """Requests that lost tokens, or of which the log does not show."""
+        """Requests that lost tokens, or for which the log does not show whether they did."""
 
     @property
     def avoidable_tokens(self) -> int:

@@ -31,7 +31,7 @@ class _InputCause(msgspec.Struct, gc=False):
 
     key: Key
     group: MatchGroup | None = None
-    """What is final of it."""
+    """Its matches that are final."""
     waiting: int = 0
     """Matches that can still be taken back."""
 
@@ -45,22 +45,22 @@ class _Cost(msgspec.Struct, gc=False):
     ns: int
     at_depth: bool
     context: RuleContext | None
-    """For its proof; None where it cannot become the worst of its group."""
+    """Context for its proof; None if it cannot become the worst of its group."""
     proof: Proof | None = None
-    """None as long as nobody asked."""
+    """None until it is needed."""
 
 
 class _Costs(msgspec.Struct, gc=False):
     """What all rules said of one request."""
 
     number: int
-    """Of the request."""
+    """Number of the request."""
     session: Session
     lost: int
     """Tokens that it could have reused and computed; 0 where that is not known."""
     costs: list[_Cost] = msgspec.field(default_factory=list)
     whole: tuple[int, int, str | None] | None = None
-    """Tokens and nanoseconds of all causes, and code of the costliest, once all rules have been asked."""
+    """Tokens and nanoseconds of all causes, and code of the costliest, once all rules have been checked."""
 
 
 class FindingGroups:

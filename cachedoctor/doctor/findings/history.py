@@ -9,11 +9,11 @@ import msgspec
 from cachedoctor.model import Judged, Request
 
 LEAST = 256
-"""Tokens: shorter prompts are mostly overhead and say nothing of the speed."""
+"""Tokens: shorter prompts are mostly overhead and do not show the speed."""
 SAMPLES = 4
-"""Requests from which on a slope is believed."""
+"""Requests from which on a slope is trusted."""
 SPREAD = 0.25
-"""Standard deviation of the depths, as a share of their mean, below which no slope can be told."""
+"""Standard deviation of the depths, as a share of their mean, below which no slope can be estimated."""
 
 
 class PromptSpeed:
@@ -71,7 +71,7 @@ WINDOW = 8
 MAX_THREADS = 64
 """Threads remembered per session, as the tracker remembers them; the one unused for longest is forgotten."""
 _FINAL = 64
-"""Requests after which nothing is said again of one; of a slot's older ones only the last is remembered."""
+"""Requests after which a request is not reported again; of a slot's older requests only the last is remembered."""
 
 
 class FindingHistory(msgspec.Struct, gc=False):
@@ -82,14 +82,14 @@ class FindingHistory(msgspec.Struct, gc=False):
     """What each slot served, in the order of the requests."""
     speed: PromptSpeed = msgspec.field(default_factory=PromptSpeed)
     latest: int | None = None
-    """Thread that was used last; it stands last in ``threads``."""
+    """Thread that was used last; it is the last one in ``threads``."""
     known: set[int] = msgspec.field(default_factory=set)
     """Numbers of all threads so far."""
     steals: int = 0
     settled: set[tuple[int, str]] = msgspec.field(default_factory=set)
     """Threads, and codes of the rules that decided what they had left open of them."""
     returns: bool = False
-    """The RAM cache gave back a conversation whose slot held another one."""
+    """The RAM cache restored a conversation whose slot held another one."""
 
     def remember(self, judged: Judged) -> None:
         """Take a request; the rules have been asked about it."""

@@ -16,7 +16,7 @@ from cachedoctor.model import Finding, Remedy, Request, RuledOut, Session
 SLOTS = "CD3"
 """Family of the findings about slots and the RAM prompt cache."""
 UNDECIDED = frozenset({"CD901", "CD904"})
-"""Findings that say that something was lost, and not by what."""
+"""Findings that report a loss without its cause."""
 _SHOWN, _LEAST = 0.05, 2
 """Likelihood below which a candidate is not named, but for the first two."""
 _EQUAL = 0.1

@@ -33,7 +33,7 @@ from cachedoctor.report.launchers.forms import LaunchRequest, form
 _OPTION = late(
     r"(?:-hft|--(?:[a-z0-9]+-)*(?:api-keys?|keys?|token|password|passwd|passphrase|secret|secret-key|access-key))\Z"
 )
-"""Options whose value opens something; those that name a file of keys end otherwise: ``--api-key-file``."""
+"""Options whose value is a secret; those that name a file of keys end otherwise: ``--api-key-file``."""
 _MANY = late(r"--(?:[a-z0-9]+-)*api-keys?\Z")
 """Options that may have several values."""
 _VARIABLE = late(
@@ -43,9 +43,9 @@ _VARIABLE = late(
 )
 _ASSIGNED = late(r"(?P<name>[A-Za-z_]\w*)=")
 _STANDS_IN = late(r"\$\{?\w+\}?\Z")
-"""Already a variable."""
+"""A value that is already a variable."""
 _HARMLESS = ("<user>", "<mail>")
-"""Regions without which the command would not be usable, and which open nothing: the folder of a user."""
+"""Placeholders of regions that stay in the command, which needs them, and that are not secrets: a user's folder."""
 _COUNT = late(r"\d{1,9}\Z")
 
 
@@ -107,7 +107,7 @@ def _variable(option: str) -> str:
 
 
 _LARGER = frozenset({"cache_ram", "ctx_checkpoints", "sleep_idle_seconds"})
-"""Options of which more serves everybody."""
+"""Options whose larger value is enough for every finding."""
 _SMALLER = frozenset({"checkpoint_min_step"})
 
 
@@ -123,9 +123,9 @@ class Merged(msgspec.Struct, frozen=True):
 
     options: list[OptionChange]
     notes: list[str]
-    """Where findings ask for different values."""
+    """Notes on options for which findings need different values."""
     served: list[Wish]
-    """Those whose options are all among them, or only larger."""
+    """Wishes whose options are all among them, perhaps with larger values."""
 
 
 def chosen(findings: Sequence[Finding]) -> list[Wish]:
@@ -248,7 +248,7 @@ _FIRST = (
     "a variable has no effect if the server's command has the option; in that case, change the option in the command"
 )
 _Server = tuple[str | None, str | None]
-"""Its input, and what the wrapper names."""
+"""Input of a server, and the name in its wrapper."""
 _REPLICA = late(r"[-_]\d{1,4}$")
 
 
@@ -259,7 +259,7 @@ class StartInfo(msgspec.Struct, frozen=True):
     line: str | None = None
     """The command line that started it."""
     file: str | None = None
-    """What holds that line, as ``--file`` of ``fix`` takes it, with ``--service`` where that was said."""
+    """File that holds that line, as ``--file`` of ``fix`` takes it, with ``--service`` if that was given."""
 
 
 def fixes(

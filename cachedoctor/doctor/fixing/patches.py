@@ -31,7 +31,7 @@ class Start(NamedTuple):
     line: str
     launcher: Launcher
     file: str
-    """As ``cachedoctor fix --file`` takes it, with ``--service`` where one was named."""
+    """File as ``cachedoctor fix --file`` takes it, with ``--service`` if one was named."""
 
 
 def start_of(given: str, launcher: Launcher | None = None) -> Start | None:

@@ -29,15 +29,15 @@ _KILLED = "CD409"
 """The finding that memory ran out: the replay says how little RAM cache is enough."""
 _MIB = 1 << 20
 LEAST = 500
-"""Tokens: of a smaller claim the replay is not asked."""
+"""Tokens: a smaller claim is not checked by a replay."""
 HALF = 0.5
 """Share of the claim that an option has to save."""
 NEARLY = 0.99
 """Share of the best saving with which an option is as good."""
 _PRICE = {"slot_prompt_similarity": 0, "cache_idle_slots": 0, "cache_ram": 1, "ctx_checkpoints": 1}
-"""What options take: nothing, or main memory."""
+"""Rank of options by what they take: nothing, or main memory."""
 _SLOTS, _CONTEXT = 2, 3
-"""What slots that share a context take, and all that takes more memory of the device."""
+"""The same for slots that share a context, and for all options that take more memory of the device."""
 _SLOT_OPTIONS = frozenset({"parallel", "kv_unified"})
 
 
@@ -56,7 +56,7 @@ class _TriedServer:
         opened = set() if by_text else {at for at, one in enumerate(requests) if at and _is_open(one)}
         self.assumed = len(built.assumed | opened)
         self.sent_before = sum(max(0, one.best - one.reused) for one in self.served)
-        """Tokens that any prompt or reply before began with, and that were not reused."""
+        """Tokens that an earlier prompt or reply began with, and that were not reused."""
         self._conversations = [asked.conversation for asked in built.traffic.asked]
         self._tried: dict[ServerSettings, Trial] = {}
 
@@ -89,7 +89,7 @@ def _is_open(request: Request) -> bool:
 
 
 _Server = tuple[str | None, str | None]
-"""Its input, and what the wrapper names."""
+"""Input of a server, and the name in its wrapper."""
 
 
 class Planner:

@@ -48,7 +48,7 @@ class FleetRun(msgspec.Struct):
     """Logs that were given out once more, as their process was killed."""
     amiss: list[Amiss] = msgspec.field(default_factory=list)
     bugs: int = 0
-    """Logs at which a part of us failed."""
+    """Logs at which a part of cachedoctor failed."""
 
 
 class Fleet:

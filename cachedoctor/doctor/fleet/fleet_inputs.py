@@ -26,7 +26,7 @@ class Log(msgspec.Struct, frozen=True):
     """The files that one log was written to, the oldest first."""
 
     name: str
-    """Of the log, without what a rotation adds."""
+    """Name of the log, without what a rotation adds."""
     files: list[StoredFile]
 
     @property

@@ -34,7 +34,7 @@ from cachedoctor.report.tables.columns import (
 )
 
 _MISSED = 500
-"""Characters of a reason."""
+"""Characters of a reason that are kept."""
 _UNKNOWN = "no server log line recognised"
 _FACTS = ("engine", "build", "build_min", "build_max", "version", "model", "memory")
 
@@ -61,7 +61,7 @@ class LogResult(msgspec.Struct, frozen=True):
     part: str
     log: str
     status: str
-    """Of the file of which the worst is to be said."""
+    """Status of the worst of the log's files."""
     reason: str | None
     size: int
     """Bytes of its files, as they are stored."""
@@ -70,7 +70,7 @@ class LogResult(msgspec.Struct, frozen=True):
     page: bytes | None
     """The report as HTML."""
     is_bug: bool = False
-    """A part of us failed."""
+    """A part of cachedoctor failed."""
 
 
 def run_log(task: LogTask) -> LogResult:

@@ -18,9 +18,9 @@ _STORE = 256 << 20
 """Bytes of shared memory of a cluster that is started here: a result is there only until it is written."""
 
 _ASK = 5.0
-"""Seconds between two questions for the size of the cluster: each takes 2 ms of all processes."""
+"""Seconds between two queries for the size of the cluster: each takes 2 ms of all processes."""
 _PATIENCE = 5.0
-"""Seconds without a result, after which others may do what is due."""
+"""Seconds without a result after which other due work may run."""
 
 
 class RayEngine:
@@ -33,7 +33,7 @@ class RayEngine:
         self._busy: dict[Any, LogTask] = {}
         self._width = 0
         self._asked = -_ASK
-        """When the cluster was asked for its size."""
+        """When the size of the cluster was queried last."""
 
     @property
     def width(self) -> int:

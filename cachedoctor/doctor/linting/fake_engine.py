@@ -18,7 +18,7 @@ MAX_BODY = 64 * 1024 * 1024
 MAX_KEPT = 256 * 1024 * 1024
 """Bytes of all requests."""
 TIMEOUT_SECONDS = 10.0
-"""For one step of a request: a client that stops in the middle holds nothing for longer."""
+"""Seconds for one step of a request: a client that stops in the middle blocks nothing for longer."""
 _REPLY = "Noted."
 _MODEL = "cachedoctor-fake"
 _USAGE = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}

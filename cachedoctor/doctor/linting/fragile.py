@@ -71,7 +71,7 @@ def is_branch(found: PromptDiff) -> bool:
 MAX_SHOWN = 80
 """Code points of a value that are shown."""
 _LOOK = 200_000
-"""Code points of a head that are checked."""
+"""Code points that are checked before the conversation."""
 _MOST = 50
 """Places that are listed."""
 _HEADER = "x-anthropic-billing-header:"
@@ -80,7 +80,7 @@ _NOW = late(r"\b(?:today|current(?:ly)?|now|date|time|timestamp|as of|epoch)\b[^
 _BEFORE = 60
 """Code points before a value that say what it is."""
 _DIGITS = 3
-"""Digits from which an id with a known prefix is not a name of somebody's own."""
+"""Digits from which on an id with a known prefix is not a name that a user chose."""
 _WORDS: dict[HintKind, tuple[str, str]] = {
     "billing-header": (
         "the prompt starts with a billing header, whose cch changes with every request",

@@ -28,7 +28,7 @@ from cachedoctor.redaction import sanitize
 
 HINT = "give consecutive requests of a conversation: JSONL of bodies, or several files in the order sent"
 NUMBER = late(r"#(\d+)(?:#\d+)?\Z")
-"""After the name of a file: which of its requests."""
+"""Number of a request in its file, after the name of the file."""
 
 
 class LintRequest(msgspec.Struct):
@@ -36,7 +36,7 @@ class LintRequest(msgspec.Struct):
 
     prompt: Prompt
     line: int | None
-    """In its file; None where requests do not be on a line each."""
+    """Line in its file; None if requests are not on a line each."""
     recording: int = 0
     """Requests of different recordings do not follow each other; files of one request each are one recording."""
 
@@ -114,11 +114,11 @@ def _line(prompt: Prompt, name: str, rows: list[int]) -> int | None:
 
 _NO_PAIR = "does not contain two requests of one conversation"
 _APART = ("cache-salt", "adapter")
-"""Differences beside the text: nothing at all is shared."""
+"""Differences outside the text: nothing at all is shared."""
 _BESIDE = {"cache_salt": "cache-salt", "extra_key": "cache-salt", "images": "image"} | dict.fromkeys(
     ("lora", "lora_path"), "adapter"
 )
-"""Kinds of what is beside the text of a request."""
+"""Kinds of differences outside the text of a request, by field."""
 _NOT_OF_TEXT = frozenset({"cache-prompt-off", *_BESIDE.values()})
 _FORBIDS = "the request sets cache_prompt to false, so llama-server reuses nothing from its slot"
 _ALLOW = Advice("Remove cache_prompt, or set it to true (the default since November 2024).")

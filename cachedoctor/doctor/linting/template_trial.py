@@ -43,7 +43,7 @@ _CALL: dict[str, Any] = {
 }
 _RESULT = {"role": "tool", "tool_call_id": "readlog01", "name": "read_log", "content": "barge Amalia, cutter Brigid"}
 _YEAR = "2026"
-"""Of the day that templates take for the present here (prompts/render); no script says it."""
+"""Year of the date that templates take as today (prompts/render); the scripted messages do not contain it."""
 _DAY_WORDS = (
     "the template writes today's date at the start, so every conversation is recomputed once a day",
     "the template writes no date",
@@ -60,9 +60,9 @@ class Script(NamedTuple):
     earlier: list[dict[str, Any]]
     later: list[dict[str, Any]]
     kept: str
-    """The answer where the later extends the earlier."""
+    """The answer if the later rendering extends the earlier one."""
     broken: str
-    """The answer where it does not."""
+    """The answer if it does not."""
     shows: str = ""
     """Text without which the earlier rendering does not show what is asked about."""
     tools: bool = False

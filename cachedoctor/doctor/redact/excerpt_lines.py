@@ -84,15 +84,15 @@ _WORDS = {
     CLEARED.id: b"could not remove tokens from position %d, resetting slot memory",
     REFUSED.id: b"failed to restore a checkpoint (pos_max = %d)",
 }
-"""What a fork says in words that are not known, in words that are read the same."""
+"""Known wording in place of a fork's unknown wording; it is read the same way."""
 _VALUES = {
     "date or time": (b"2026-01-01", b"2026-01-02"),
     "UUID": (b"00000000-0000-0000-0000-000000000000", b"11111111-1111-1111-1111-111111111111"),
     "random id": (b"0a0a0a0a", b"1b1b1b1b"),
 }
-"""What stands for a value that changed in a diff of two prompts, by its kind."""
+"""Placeholders of a value that changed in a diff of two prompts, by its kind."""
 _STATED = UNKNOWN + b" failed"
-"""For what a slot states in words that are not known, and that are not judged."""
+"""In place of a slot's statement in unknown words that is not judged."""
 
 
 class ExcerptBuffer:

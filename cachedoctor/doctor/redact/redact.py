@@ -30,7 +30,7 @@ from cachedoctor.redaction.stand_ins import StandInNames
 _NUMBER = late(rb"\d+(?:\.\d+)*")
 _BLANKS = late(rb"[ \t]+")
 _MOST, _LONGEST = 512, 160
-"""Shapes that are told apart, and characters of one."""
+"""Number of shapes that are distinguished, and characters of one."""
 
 
 class UnknownLines:

@@ -28,18 +28,18 @@ from cachedoctor.prompts.tokenizers.base import TokenArrays
 _OPENING = late(r"<\|?[A-Za-z0-9_｜▁]{1,40}\|?>[^<]{0,24}$|\[INST\] ?$")
 """What a template writes before a user's message: a special token and perhaps the role."""
 _IMAGE = late(r"<image sha256:([0-9a-f]{16})>")
-"""What stands for an image in a rendered prompt."""
+"""Placeholder of an image in a rendered prompt."""
 
 
 class SentBody(msgspec.Struct):
     """A body that was sent, with what came back."""
 
     prompt: Prompt | None
-    """None of a body that no prompt can be made of: an embedding."""
+    """None for a body from which no prompt can be made: an embedding."""
     reply: str = ""
     """Text of the answer as it came."""
     generated: int | None = None
-    """Tokens of it, as the server counts them; None where they are not known."""
+    """Tokens of the reply, as the server counts them; None if they are not known."""
     answered: bool = True
     """False where nothing came back: an error, or a client that went away."""
 
@@ -49,12 +49,11 @@ class Built(msgspec.Struct):
 
     traffic: Traffic
     sent: list[int | None]
-    """For every Asked the place of its body; None for a request of the log without one: its text is shared with
-    nothing."""
+    """Index of each request's body; None for a request of the log without one: its text is shared with nothing."""
     requests: list[Request | None]
-    """For every Asked its request of the log."""
+    """The log's request for every request of the traffic."""
     left_out: list[int]
-    """Places of bodies that no request of the log fits, and of those without a prompt where there is no log."""
+    """Indexes of bodies that no request of the log fits, and of those without a prompt if there is no log."""
     tokens: Callable[[Prompt], tuple[array[int], tuple[int, ...]]]
     """Renders one more prompt, as long as the model files are open: its tokens, and where user messages begin."""
 

@@ -19,11 +19,11 @@ from cachedoctor.model.terms import SettingName
 
 _MIB = 1 << 20
 _CELL = 12.0
-"""Bytes that a saved state has for each token beside its keys and values: its position, and whose it is."""
+"""Bytes of a saved state per token besides its keys and values: its position, and the sequence it belongs to."""
 _ROUNDED = 8
 """Tokens by which the length of what a slot held may be off where it follows from rounded shares."""
 _TEMPLATE = 64
-"""Tokens that any two prompts of one template share at most."""
+"""Maximum tokens that any two prompts of one template share."""
 _LONG = 1024
 """Tokens of a prompt for which every build with checkpoints makes one, where the memory needs them."""
 
@@ -41,8 +41,8 @@ class ReplaySettings(NamedTuple):
 
     settings: ServerSettings
     assumed: tuple[str, ...]
-    """Fields of them that nothing says: the replay takes the default of the build, of ``build`` the newest that may be
-    and of ``memory`` attention."""
+    """Fields of the settings that nothing shows: the replay takes the default of the build, for ``build`` the newest
+    possible one and for ``memory`` attention."""
 
 
 def recorded(facts: Facts, requests: Sequence[Request] = ()) -> ReplaySettings:
@@ -157,7 +157,7 @@ class LogOrder(msgspec.Struct):
     requests: list[Request]
     happened: list[Happened]
     base: dict[int, int]
-    """Of each session, what is added to its line numbers: another file begins at line 1 again."""
+    """What is added to the line numbers of each session: another file begins at line 1 again."""
 
     def moments(self, request: Request) -> tuple[int, int]:
         """When a request started and ended."""
@@ -194,11 +194,11 @@ class Recalled(msgspec.Struct):
 
     traffic: Traffic
     requests: list[Request]
-    """For every Asked its request."""
+    """The log's request for every request of the traffic."""
     assumed: set[int]
-    """Asked whose common prefix with the turn before is not in the log."""
+    """Indexes of the requests whose common prefix with the previous turn is not in the log."""
     unplaced: int
-    """Requests of which the log does not show how long they were, and choices of ``n > 1``."""
+    """Requests whose length the log does not show, and choices of ``n > 1``."""
 
 
 def build(requests: Iterable[Request]) -> Recalled:

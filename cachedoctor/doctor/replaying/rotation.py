@@ -12,9 +12,10 @@ from typing import NamedTuple
 from cachedoctor.diagnosis.differential.votes import EXTENDS, ROUNDS
 
 ENOUGH = 0.75
-"""Share of the prompts that have to come round."""
+"""Share of the prompts that must have grown by the usual amount since their last turn."""
 ALIKE = 32
-"""Tokens by which turns of one round differ in growth: any lengths that rise come round at some distance."""
+"""Tokens by which growth per turn may differ: with more, any rising lengths would seem to alternate at some
+distance."""
 
 
 class SlotPrompt(NamedTuple):

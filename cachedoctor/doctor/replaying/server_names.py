@@ -29,7 +29,7 @@ FIELDS: dict[str, str] = {
 }
 """Key of an option -> what the replay calls it."""
 MODEL = ("memory", "window")
-"""What no option says: facts of the model, for request bodies without a log."""
+"""What no option sets: properties of the model, for request bodies without a log."""
 _MEMORIES = ("attention", "swa", "hybrid", "recurrent")
 _BOUNDS: dict[str, tuple[float, float]] = {
     "parallel": (-1, 256),

@@ -19,9 +19,9 @@ class Trial(NamedTuple):
     """One setting against another."""
 
     saved: int
-    """Tokens that are reused more, of all conversations together."""
+    """Additional tokens that all conversations together reuse."""
     worst: int
-    """Tokens that the conversation which loses most reuses less; 0 where none loses more than the ends of prefixes."""
+    """Tokens by which reuse drops in the conversation that loses most; 0 if only ends of prefixes are lost."""
 
 
 def hope(conversations: Sequence[int | None], before: Sequence[Served], most: Sequence[int]) -> Hope:

@@ -20,9 +20,9 @@ class Warming(msgspec.Struct):
     """A request that computes a common beginning."""
 
     prompt: int
-    """In the tree."""
+    """Index of the prompt in the tree."""
     path: str
-    """The request whose head it is: ``bodies.jsonl#4``."""
+    """The request that begins with it: ``bodies.jsonl#4``."""
     messages: int
     """Messages that are kept of it, a system message among them; tools and system prompt are kept whole."""
     common: int

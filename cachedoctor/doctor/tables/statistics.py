@@ -74,7 +74,7 @@ _PARQUET = b"PAR1"
 _PARTS = 500
 """Files of a fleet that are open at a time."""
 DEFAULT: tuple[By, ...] = ("build", "model")
-"""Shown without being asked for, where there is more than one of them."""
+"""Shown by default, if there is more than one of them."""
 
 
 class Gathering:
@@ -99,7 +99,7 @@ class Gathering:
         self._build = build
         self._max_unpacked = max_unpacked
         self.errors: list[CacheDoctorError] = []
-        """Of inputs that could not be read to the end; what was read of them counts."""
+        """Errors of inputs that could not be read to the end; what was read of them counts."""
         self.recognised = False
         """There is something to sum up."""
         self.measured: list[str] = []

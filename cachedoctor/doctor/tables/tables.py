@@ -28,7 +28,7 @@ from cachedoctor.report.tables.columns import SAMPLES, ColumnTable, Ending
 from cachedoctor.report.tables.request_rows import Measurements, Numbering
 
 _PROMPTS = frozenset({"text", "json", "ids", "rest"})
-"""Kinds of holes in which prompts may stand."""
+"""Kinds of holes that may contain prompts."""
 _LONGEST = 256
 """Code points that are kept of a path, an address and other texts."""
 _SHORT = 64
@@ -43,7 +43,7 @@ _BEFORE = late(
 _LEVELS = {b"DEBUG": "D", b"INFO": "I", b"WARNING": "W", b"ERROR": "E", b"CRITICAL": "E"}
 _NUMBER = late(r"-?\d{1,15}(?:\.\d{1,15})?")
 _PAIRS = 64
-"""Values of a line that names them itself which are kept; no engine prints so many."""
+"""Number of values to keep of a line that names them itself; no engine prints so many."""
 
 
 class Listing:
@@ -168,13 +168,13 @@ def _remembered(text: str) -> str:
 _HEAD = 1 << 15
 """Bytes that are checked."""
 _SHARE = 0.2
-"""Of the lines that are messages of a server; in what a person asks about a log they are fewer, or come later."""
+"""Share of the lines that are messages of a server; in what a person asks about a log they are fewer, or come later."""
 _MANY = 20
 """Messages of a server in a file that is called a log, whatever else is in it."""
 _PROMPT = late(rb"\s*+(?:<|\[\s*+\{|\{[^\n]{0,4096}?\"(?:messages|prompt|input)\"\s*+:)")
-"""How a prompt begins in which somebody may have pasted a log: with a template's token, or as a body."""
+"""How a prompt begins into which a user may have pasted a log: with a template's token, or as a body."""
 _MAYBE = late(rb"\b(?:slot|srv|llama|" + PATTERN.encode() + rb"|INFO|WARN)\b")
-"""What no log of a server lacks; catalogues are compiled only where it stands."""
+"""Every log of a server contains one of these; catalogues are compiled only if it does."""
 
 
 def is_log(path: str) -> bool:
@@ -265,7 +265,7 @@ class EventRows:
         self._paths = [path for chain in chains(paths) for path in chain]
         self._max_unpacked = max_unpacked
         self.errors: list[SourceError] = []
-        """Of inputs that could not be read to the end."""
+        """Errors of inputs that could not be read to the end."""
 
     def lines(self) -> Iterator[bytes]:
         """Yield the rows, log after log, the rotations of one log in the order of time."""

@@ -118,7 +118,7 @@ def fit(evidence: ServerTraffic, served: Sequence[Served]) -> ReplayFit | None:
 
 
 LEAST_COUNTED = 0.5
-"""Share of the requests of which the log must say what was reused."""
+"""Minimum share of the requests for which the log must show what was reused."""
 _REFUSED = 3
 
 

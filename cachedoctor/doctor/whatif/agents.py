@@ -33,9 +33,9 @@ _OF_SPACE: frozenset[Cause] = frozenset(
 )
 """Causes that more slots or more RAM cache end."""
 _OPEN = 0.25
-"""Share of the computed tokens of which may not be known whether they had been sent before."""
+"""Share of the computed tokens for which it may be unknown whether they had been sent before."""
 _LEAST_SPAN = 3600.0
-"""Seconds of a log from which on what is saved in it is told for a day."""
+"""Seconds of a log from which on savings are given per day."""
 _DAY = 86_400.0
 
 
@@ -141,7 +141,7 @@ def _span(times: Sequence[str | None]) -> float | None:
 
 
 _TIMES = tuple(1 + step / 8 for step in range(1, 25))
-"""Times the cache that there is, in steps of an eighth, up to four times."""
+"""Multiples of the existing cache, in steps of an eighth, up to four times."""
 
 
 def block_agents_fit(replay: BlockReplay) -> AgentsFit | None:

@@ -32,7 +32,7 @@ REFUSED = 3
 _BLOCK = 16
 """Tokens of a block of vLLM on a GPU where the log shows no other size (0.7 to 0.33)."""
 _ROLLING = 1000
-"""Requests that vLLM's hit rate is about (CachingMetrics of 0.7 to 0.33): with more, the first ones are not in it."""
+"""Requests that vLLM's hit rate covers (CachingMetrics of 0.7 to 0.33): with more, the first ones are not in it."""
 _FIT = 0.02
 """Share by which tokens of the bodies may differ from what the log shows of all prompts, beyond its own rounding."""
 
@@ -49,14 +49,14 @@ class BlockEvidence(msgspec.Struct):
 
     setup: BlockSetup
     assumed: frozenset[str]
-    """Names of options that nothing says."""
+    """Names of options that nothing shows."""
     prompts: list[SentPrompt]
     reused: list[int | None]
-    """As the responses say; None without."""
+    """Reused tokens of each body, as the responses have them; None without a response."""
     sums: SaidTokens | None
-    """As the log shows; None where the responses say it, or nothing does."""
+    """Sums that the log shows; None if the responses have the numbers, or nothing has."""
     conversations: list[int | None]
-    """Those of one session are of one conversation; without, what continues another."""
+    """Conversation of each body: bodies of one session are together; without sessions, those that continue another."""
     placed: Placed
     sessions: list[str | None] = []
     """What each body names for the cache; empty where the server has no such sessions."""
@@ -66,7 +66,7 @@ class BlockAsking(msgspec.Struct):
     """What was given beside the log."""
 
     path: str
-    """Of the log, for messages."""
+    """Path of the log, for messages."""
     bodies: Sequence[str]
     tokenizer: str | None
     template: str | None

@@ -31,14 +31,14 @@ from cachedoctor.model.whatif import (
 
 _COUNTED = ", ".join(f"{e.title} with {e.usage_option}" for e in ENGINES.values()).replace(" with", " shows it with", 1)
 MOST_WRONG_SUM = 0.02
-"""Share of the prompt tokens by which the sum of a replay may be off where the log shows sums only: errors of single
-requests, which may cancel out, are not seen then."""
+"""Share of the prompt tokens by which a replay's sum may be off if the log shows only sums: errors of single requests
+may cancel out, and are not seen then."""
 
 
 class _Served(NamedTuple):
     reused: int
     endless: int
-    """With room for everything, in whole blocks."""
+    """Tokens that would be reused with room for everything, in whole blocks."""
     fits: bool
 
 
@@ -197,11 +197,11 @@ class BlockReplay:
 
 
 LEAST_SHARE = 0.01
-"""Of the computed tokens: what saves less is not worth a restart."""
+"""Share of the computed tokens: a smaller saving is not worth a restart."""
 _ENOUGH = 0.99
-"""Share of the best saving of a setting with which its smallest value is taken."""
+"""Share of a setting's best saving that is enough to take a smaller value."""
 _TIMES = (1.25, 1.5, 2, 3, 4, 6, 8, 16)
-"""Of the cache."""
+"""Multiples of the cache."""
 
 
 def simulate(

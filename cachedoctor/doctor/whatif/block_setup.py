@@ -23,7 +23,7 @@ class BlockSetup(msgspec.Struct, frozen=True):
     block: int
     """Tokens of a block, or of a page."""
     tokens: int | None
-    """Tokens that the cache holds; None where nothing says it: room for everything."""
+    """Tokens that the cache holds; None if nothing shows it: room for everything."""
     caching: bool = True
     blocks_given: int | None = None
     """Blocks that the command line asks for (--num-gpu-blocks-override): with another size they hold other tokens."""
@@ -33,11 +33,11 @@ class _Option(NamedTuple):
     """An option of the server that the replay knows."""
 
     name: str
-    """Without its dashes."""
+    """Name without its dashes."""
     read: Callable[[str | None], int | bool | None]
-    """Value of what was typed; None where it is none."""
+    """Value of what was typed; None if it is not valid."""
     value: Callable[[BlockSetup], int | bool | None]
-    """As it is in a setup; None where it is not known."""
+    """Value in a setup; None if it is not known."""
     apply: Callable[[BlockSetup, Any], BlockSetup]
     since: str = "0"
     """First version that has it."""
@@ -87,12 +87,12 @@ _SGLANG = (
     ),
 )  # fmt: skip
 OPTIONS: dict[str, tuple[_Option, ...]] = {"vllm": _VLLM, "sglang": _SGLANG}
-"""In the order in which they are applied: the number of blocks is one of the size that is then."""
+"""In the order in which they are applied: a number of blocks refers to the block size set by then."""
 _BYTES: dict[str, tuple[str, ...]] = {
     "vllm": ("gpu-memory-utilization", "kv-cache-memory-bytes", "kv-cache-dtype"),
     "sglang": ("mem-fraction-static", "kv-cache-dtype"),
 }
-"""Options that size the cache by memory: how many tokens these are, no line shows."""
+"""Options that set the cache size as memory: no line shows the size in tokens."""
 
 
 def changed(base: BlockSetup, words: Sequence[str]) -> BlockSetup:

@@ -27,7 +27,7 @@ class BlockTraffic(msgspec.Struct):
     generated: list[int | None]
     """Tokens of the reply that the client sent back in a later prompt; None where it did not."""
     times: list[str | None]
-    """None of each: these logs do not show which request a body is."""
+    """None for every body: these logs do not show which request it is."""
     placed: Placed
 
 

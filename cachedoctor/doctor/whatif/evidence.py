@@ -45,15 +45,15 @@ _LEAST_MATCHED = 0.5
 _GOES_ON = 0.5
 """Share of an earlier prompt with which another one continues it."""
 _SLOTS, _ROUND = 4, 4096
-"""Without a log the context is taken to have room for as many of the longest prompt, rounded up to so many tokens."""
+"""Without a log, the context is assumed to hold this many of the longest prompt, rounded up to this many tokens."""
 _HEAD = 1 << 26
 """Bytes of the first line that is checked: a body of one long conversation has a megabyte or two."""
 
 _Blocks = TypeVar("_Blocks")
 Cause = Callable[[], Finding | None]
-"""Gives the costliest finding."""
+"""Returns the costliest finding."""
 Judge = Callable[[Cause, int], Cause]
-"""Takes what judges so many requests, and gives what waits for its answer."""
+"""Takes a function and the number of requests that it judges; returns a function that waits for the result."""
 
 
 def judge_when_asked(cause: Cause, requests: int) -> Cause:
@@ -67,14 +67,14 @@ class Asking(NamedTuple):
     paths: list[str]
     """Logs of one server, or files of request bodies."""
     prompts: list[str] = []  # noqa: RUF012  # never written
-    """Bodies beside a log."""
+    """Bodies that were given with a log."""
     tokenizer: str | None = None
     template: str | None = None
     build: int | None = None
     given: list[GivenOption] = []  # noqa: RUF012
     max_unpacked: int = MAX_BYTES
     responses: list[str] = []  # noqa: RUF012
-    """Of vLLM and SGLang: what the server answered."""
+    """Files with responses of vLLM or SGLang."""
 
 
 class ServerTraffic(msgspec.Struct):
@@ -83,28 +83,28 @@ class ServerTraffic(msgspec.Struct):
     traffic: Traffic
     settings: ServerSettings
     assumed: frozenset[str]
-    """Fields of the settings that nothing says."""
+    """Fields of the settings that nothing shows."""
     reused: list[int | None]
-    """As the server says."""
+    """Reused tokens, as the server reports them."""
     prompt_ms: list[float | None]
     conversations: list[int | None]
     generated: list[int | None]
-    """Tokens of the reply."""
+    """Tokens of each reply."""
     times: list[str | None]
-    """When it was asked, ISO 8601."""
+    """Time of each request, ISO 8601."""
     placed: Placed
     speed: PromptSpeed
     from_log: bool
     cause: Cause = lambda: None
-    """Gives the finding of the log that cost most tokens; the requests are judged when it is asked for."""
+    """Returns the finding of the log that cost most tokens; the requests are judged when it is called."""
     sizes: Sizes = msgspec.field(default_factory=Sizes)
     """What the log shows of the memory of saved states."""
     requests: list[Request | None] = []
-    """Of the log; empty without one."""
+    """Requests of the log; empty without one."""
     warming: Warming | None = None
     """What warms the beginning that conversations share; None without bodies."""
     bodies: list[Prompt | None] = []
-    """Of every request, as it was read; empty without bodies."""
+    """Body of every request, as it was read; empty without bodies."""
     lives: dict[int, Session] = msgspec.field(default_factory=dict)
     """Runs of the process, by number."""
     killed: bool = False

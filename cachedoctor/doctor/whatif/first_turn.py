@@ -19,7 +19,7 @@ from cachedoctor.model.whatif import FirstTurn
 _LEAST = 256
 """Tokens of a beginning that is worth a request of its own."""
 _SPREAD = 1_000
-"""Moments between two of the traffic, for those that are put between them."""
+"""Time steps between two events of the traffic, for events inserted between them."""
 
 
 def first_turn(evidence: ServerTraffic, served: Sequence[Served], least: int) -> FirstTurn | None:

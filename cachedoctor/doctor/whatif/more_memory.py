@@ -13,7 +13,7 @@ class MemoryCost(NamedTuple):
     """Memory that one server may take more than another."""
 
     mib: float | None
-    """At most; less than 0 where it takes less; None where a size is not known."""
+    """Maximum additional MiB; below 0 if it takes less; None if a size is not known."""
     why: str
 
 

@@ -28,7 +28,7 @@ _TOOL_SEARCH = late(
     r"(?i)\b(?:search|select|choose|find)\b[^.\n]{0,40}\b(?:relevant )?tools?\b[^.\n]{0,60}\b(?:for|from|among|list)\b"
 )
 _LEAST_SHARE = 0.02
-"""Of the computed tokens: where the kinds beside the turns take and displace less, none is named."""
+"""Share of the computed tokens: if the kinds other than turns take and displace less, none is named."""
 
 
 def request_kinds(evidence: ServerTraffic, served: Sequence[Served]) -> list[RequestKind]:

@@ -16,7 +16,7 @@ from cachedoctor.model.whatif import ServerRestore, ServerStop, StopReason
 _HALF = 0.5
 """Share of what was put back that has to be reused for a restore to have worked."""
 _LEAST = 64
-"""Tokens: what is shorter is the head of a chat template."""
+"""Tokens: what is shorter is the beginning of a chat template."""
 _WITH_CHECKPOINTS = 11549
 """Slot files hold checkpoints from this build on."""
 

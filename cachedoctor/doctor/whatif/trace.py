@@ -13,7 +13,7 @@ from cachedoctor.doctor.whatif.block_trace import BlockTraffic
 from cachedoctor.doctor.whatif.evidence import ServerTraffic
 
 BLOCK = 512
-"""Tokens."""
+"""Tokens of a block."""
 
 
 class TraceRow(msgspec.Struct):
@@ -57,7 +57,7 @@ def _blocks(traffic: Traffic) -> list[list[int]]:
 
 
 _APART = 1000
-"""Milliseconds between two requests of which nothing shows when they came."""
+"""Milliseconds between two requests whose arrival times are unknown."""
 _LEAST_OUTPUT = 1
 """Tokens: what a server generates at least."""
 

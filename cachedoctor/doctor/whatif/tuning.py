@@ -35,17 +35,17 @@ from cachedoctor.knowledge.server_options import lacking
 from cachedoctor.model.whatif import Candidate, ReplayAccount, ReplayFit, Tuning
 
 LEAST_SHARE = 0.01
-"""Of the computed tokens: what saves less is not worth a restart."""
+"""Share of the computed tokens: a smaller saving is not worth a restart."""
 _ENOUGH = 0.99
-"""Share of the best saving of a setting with which its smallest value is taken."""
+"""Share of a setting's best saving that is enough to take a smaller value."""
 _SLOTS = (2, 3, 4, 6, 8, 12, 16, 24, 32)
 _RAM = (1024, 2048, 4096, 8192, 16384, 32768, 65536)
-"""MiB."""
+"""Sizes of the RAM cache in MiB."""
 _DEFAULT_RAM = (8192,)
-"""MiB; of every build that has one."""
+"""Default size in MiB, of every build that has a RAM cache."""
 _STEPS = (64, 256, 1024, 2048)
 _CONTEXTS = (2, 4)
-"""Times what there is."""
+"""Multiples of the present context."""
 
 
 class _Saved(NamedTuple):
@@ -58,7 +58,7 @@ class _Replay(NamedTuple):
 
     saved: _Saved | None
     replayed: Replayed | None
-    """None where it was given up."""
+    """The replay; None if it was given up."""
 
 
 class _Tried(NamedTuple):
@@ -81,9 +81,9 @@ class _Search:
         self.base: ReplayAccount = account(evidence, self.served, evidence.settings)
         wrong = 0 if base.fit is None else base.fit.wrong_tokens
         self.least = max(wrong, int(LEAST_SHARE * self.base.computed_tokens)) + 1
-        """Tokens to save with a change that is worth it."""
+        """Tokens that a change has to save to be worth it."""
         self.enough = -(1 - ENOUGH) * self.base.reused_tokens
-        """The same of a smaller limit, which may cost some."""
+        """The same for a smaller limit, which may cost some tokens."""
         self._longest = max(evidence.traffic.lengths)
         self._known: dict[ServerSettings, _Saved | None] = {
             evidence.settings: _Saved(0, saved_ms(self.base, self.base))

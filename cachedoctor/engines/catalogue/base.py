@@ -22,7 +22,7 @@ from cachedoctor.model.bounds import AMOUNT, MIB, MS, NUMBERS, PERCENT, RATE, SH
 _LOOK = 1 << 12
 """Bytes in which the literal beginning of a message ends, blanks included."""
 _MOST_LOOKS = 64
-"""Lines after which a message is compiled whether it may be in one or not: its pattern fails fast."""
+"""Lines after which a message is compiled even if none of them may contain it: its pattern fails fast."""
 _ALIGNED = NUMBERS - {"n"} | {"x"}
 """Kinds of holes that printf fills with blanks."""
 HOLE = late(r"\{([A-Za-z_][\w.]*):(\w+)\}")
@@ -30,7 +30,7 @@ HOLE = late(r"\{([A-Za-z_][\w.]*):(\w+)\}")
 FUNC_NAME = late(rb"(\S+?): ")
 """The function that is named before a message."""
 GROUPS = ("slot", "srv", "bare")
-"""Where in a line a message can stand, in the order of the last groups of a catalogue's pattern."""
+"""Where in a line a message can be, in the order of the last groups of a catalogue's pattern."""
 
 
 _text: Callable[[bytes], str] = methodcaller("decode", "utf-8", "replace")
@@ -56,10 +56,10 @@ def _keep(raw: bytes) -> float | None:
 
 
 _KEY = 10
-"""Characters by which lists of pairs are told apart before they are read."""
+"""Characters by which lists of pairs are distinguished before they are read."""
 _MOST_SHAPES = 16
 _LEAST_PAIRS, _MOST_PAIRS = 4, 64
-"""A list of fewer is split as fast as it is matched; a server writes none with more."""
+"""A list with fewer pairs is split as fast as it is matched; a server writes none with more."""
 _LONGEST = 2048
 """Characters of a list whose names are remembered."""
 
@@ -72,7 +72,7 @@ class _PairShape(msgspec.Struct, frozen=True):
 
 
 _shapes: dict[str, _PairShape] = {}
-"""The first ones that were met, by their first characters: a server prints two or three."""
+"""The first shapes that occurred, by their first characters: a server prints two or three."""
 
 
 def as_pairs(raw: bytes) -> dict[str, str]:
@@ -179,7 +179,7 @@ class Event(msgspec.Struct, gc=False):
     match: re.Match[bytes] | None = None
     """Match of the fused pattern, for an event that stands for several lines."""
     lines: Sequence[int] = ()
-    """Their line numbers; of those that the fused pattern matched only where they do not count up."""
+    """Their line numbers; for lines matched by the fused pattern only if they are not consecutive."""
     texts: Sequence[bytes] = ()
     """The lines themselves, where the fused pattern matched them; of many those between the first and the last ones
     are empty. Slot and task are in its match alone."""
@@ -214,7 +214,7 @@ def stamp_of(block: bytes, start: int = 0) -> bytes:
 CLOCK = rb"[0-9]{1,9}+\.[0-9][0-9]\.[0-9][0-9][0-9]\.[0-9][0-9][0-9]"
 """Uptime at the start of a line: ``M.SS.mmm.uuu``."""
 NAME = rb"[^ \t-\r:|]"
-"""A byte of the function that is named in a line of a slot: no blank, which is written out as one range."""
+"""A byte of the function name in a slot's line: anything but a blank, written out as one range."""
 STAMP = rb"(?:" + CLOCK + rb" +)?(?:[IWEDT] +)?"
 """Uptime and level before a line, either of which may be missing."""
 
@@ -249,9 +249,9 @@ class Message:
         self.template = template
         self.sample = sample
         self.shows = shows
-        """What a log with this line is able to tell; what rules ask for instead of ids."""
+        """What a log with this line can show; rules require this instead of ids."""
         self.meaning = meaning
-        """What it says about the prompt cache, for people; given with one wording of a message."""
+        """What it means for the prompt cache, for people; given with one wording of a message."""
         self.has_func = template.startswith(("{__func__:func}: ", "{func:func}: "))
         self._body = template.split("}: ", 1)[1] if self.has_func else template
         self.heads = heads or (re.split(r"\{[A-Za-z_][\w.]*:", self._body, maxsplit=1)[0].strip(),)
@@ -263,9 +263,10 @@ class Message:
         self._looks = 0
         self.exact_match: Callable[[bytes, int], re.Match[bytes] | None] = self._first_match
         self.loose_match: Callable[[bytes, int], re.Match[bytes] | None] = self._first_loose_match
-        """As ``exact_match``, which lets unknown text follow."""
+        """Like ``exact_match``, but unknown text may follow."""
         self.quoted = component in ("client", "embedded")
-        """Words of a client that are in any text, or of the library in any program: no line of a server's log."""
+        """Words of a client that are in any text, or of the library in any program: they do not identify a server's
+        log."""
         self.repeats = False
         """Printed again and again for one task; set by the scanner's plan."""
 
@@ -383,7 +384,8 @@ class Catalogue:
     _SLOT = rb"(?:slot ++)?+(?:" + NAME + rb"*+: *+)?+id ++([0-9]{1,3}+) *+\| *+task ++(-1|[0-9]{1,18}+) *+\| *+"
     _OTHER = rb"(?:srv|que|res|cmn|spec) ++(?:[^ \t-\r:]*+: *+)?"
     _DATED = rb"\[[0-9]{4}-[0-9]{2}-[0-9]{2} "
-    """Begins lines of other programs: of ours none begins with a date in brackets, and one with a number in them."""
+    """Begins lines of other programs: none of our lines begins with a date in brackets, and one begins with a number in
+    brackets."""
     _FUNC = rb"(?:[^ \t-\r:]++:(?:[0-9]++:)?+ )?"
 
     def __init__(self, rows: list[Message], fused: bytes = b"", groups: int = 0) -> None:

@@ -21,7 +21,7 @@ class Field(msgspec.Struct, frozen=True):
     """``tokens``, ``MiB``, ``ms`` ...; empty for text."""
     meaning: str
     special: Mapping[float, str] = MappingProxyType({})
-    """Values that are not plain numbers, and what they say."""
+    """Values that are not plain numbers, and what they mean."""
 
 
 class LoggerCatalogue(Catalogue):
@@ -64,7 +64,7 @@ class LoggerCatalogue(Catalogue):
 _FROM = rb"[0-9.]{7,15}:[0-9]{1,5}"
 _ASKED = rb' - "[A-Z]{1,8} [^\s"]{1,512} HTTP/[0-9.]{1,4}" [0-9]{3}[\w ]{0,40}(?=\n)'
 ACCESSES = late(rb"(?>([^\n\"]*?INFO:[ \t]{1,6})" + _FROM + rb")(" + _ASKED + rb")(?:\n\1" + _FROM + rb"\2(?=\n))++")
-"""Lines of uvicorn that differ by who asked alone."""
+"""Lines of uvicorn that differ only in the client's address."""
 _HOST = late(rb"[^\n\"]*?INFO:[ \t]{1,6}([0-9.]{7,15}):[^\n]*+\n?+")
 
 
@@ -80,15 +80,15 @@ def hosts(event: Event) -> Mapping[str, int]:
 
 
 Prefix = tuple[dict[str, bytes], int, bytes]
-"""Parts before a message by name in their order, the offset at which the message begins, and what comes before the
-parts and is none."""
+"""Parts before a message by name in their order, the offset at which the message begins, and other text before the
+parts."""
 
 
 class Vocabulary(msgspec.Struct, frozen=True):
     """One engine; its package has it in a module ``vocabulary`` as ``VOCABULARY``."""
 
     engine: str
-    """As sessions call it: ``vllm``."""
+    """Name of the engine in sessions: ``vllm``."""
     rows: list[Message]
     meanings: Mapping[str, str]
     """A sentence or two by id of a message."""

@@ -62,9 +62,9 @@ class _TemplateShape(msgspec.Struct, frozen=True):
     """What of a template is words, and what are fields with names."""
 
     words: re.Pattern[bytes]
-    """Of what comes before the fields."""
+    """Pattern of what comes before the fields."""
     names: tuple[str, ...]
-    """Of the groups of that."""
+    """Names of that pattern's groups."""
     fields: dict[bytes, tuple[str, re.Pattern[bytes]]]
     """The name in the row, and the pattern, of each field by its printed name."""
 
@@ -132,7 +132,7 @@ _SEPARATORS_MAX = 6
 _LAST_WORDS = late(rb"[A-Za-z_][\w.()]{0,80}[^\w]{0,20}\Z")
 """What names a field: the last word before it, and the signs after that."""
 _MIN_CUT = 16
-"""Characters: less of a message than this, and than its first words, may be another one (``loading model``)."""
+"""Characters: a fragment shorter than this and than its first words may be of another message (``loading model``)."""
 _MIN_LIKE = 10
 _MIN_LIKENESS = 0.6
 _NEAREST_MAX = 200

@@ -29,19 +29,19 @@ class ScanPlan(msgspec.Struct):
     """What a scanner delivers."""
 
     wanted: frozenset[str]
-    """Messages that somebody listens to."""
+    """Messages that have a listener."""
     once: frozenset[str] = frozenset()
-    """Of these only the first line per slot and task is delivered."""
+    """Messages of which only the first line per slot and task is delivered."""
     fused_groups: int = 0
     """Groups of the catalogue's fused pattern."""
     runs: Mapping[str, LinePattern] = {}
-    """Message -> what finds a line of it with the lines right after it that say the same: they are one event."""
+    """Message -> pattern of its line with the following lines that have the same meaning: they are one event."""
 
 
 _FIRST, _LAST = 5, 6
 """Lines up to the first batch, and from the head of the timing block on."""
 _MANY = 2048
-"""Bytes of fused lines that are cut apart all of them."""
+"""Bytes of fused lines up to which all of them are split."""
 
 
 def _ends_of(text: bytes) -> list[bytes]:

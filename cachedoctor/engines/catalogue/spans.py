@@ -31,11 +31,11 @@ class RecognisedLine(NamedTuple):
 
     start: int
     message: int
-    """Where the message begins, after clock, level, component and function."""
+    """Offset at which the message begins, after clock, level, component and function."""
     end: int
-    """Where the part ends that is understood."""
+    """Offset at which the part that is understood ends."""
     stop: int
-    """Where the line ends."""
+    """Offset at which the line ends."""
     row: Message | None
     """None when no row continues from the head as the line does."""
     holes: list[Hole]

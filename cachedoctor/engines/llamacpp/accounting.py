@@ -14,7 +14,7 @@ from cachedoctor.model.observed import Observed, Progressed
 HALF = 0.0005
 """Shares are printed with three decimals."""
 BY_RELEASE, BY_COMPUTED, BY_SHARES = "released - generated + 1", "prompt - processed", "similarity and f_keep"
-"""How numbers are derived that most logs do not print."""
+"""How numbers that most logs do not print are derived."""
 
 
 def by_threshold(seen: Observed, facts: Facts, prompt: int | None) -> Between | None:
@@ -124,7 +124,7 @@ class CommonPrefix(msgspec.Struct, frozen=True, gc=False):
     exact: bool
     """It was printed, or follows from a printed threshold; not estimated from rounded shares."""
     between: tuple[int, int] | None
-    """Its bounds as the log gives them, before reuse has a say; equal where it is exact."""
+    """Its bounds as the log gives them, before the reused tokens narrow them; equal if it is exact."""
     least: int | None = None
     """Its lower bound, where no more is known."""
     source: str | None = None
@@ -137,14 +137,14 @@ class SlotContent(msgspec.Struct, frozen=True, gc=False):
     tokens: int | None
     thread: int | None
     prefix: int | None
-    """As printed."""
+    """Common prefix as printed."""
     similarity: float | None
     f_keep: float | None
 
 
 Loss = tuple[Outcome, int | None, int | None, int | None]
-"""Outcome; lost tokens: reference - cached; of these reference - LCP, what the client changed; LCP - cached, what the
-server could not reuse."""
+"""Outcome; lost tokens (reference - cached), split into reference - LCP, which the client changed, and LCP - cached,
+which the server could not reuse."""
 
 
 def counts(seen: Observed, *, shifted: bool) -> TokenCounts:

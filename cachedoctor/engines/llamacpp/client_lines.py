@@ -59,7 +59,7 @@ class Clients:
 
 
 _ROWS = 6
-"""Rows over which a refusal is wrapped at most."""
+"""Maximum rows over which a refusal is wrapped."""
 _SIGN = b"exceedstheavailablecontextsize"
 _BLANKS = b" \t\r\n"
 _QUOTE = rb"\\{0,7}[\"']"

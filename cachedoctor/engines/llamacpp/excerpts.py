@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 CLEARED = Message("truncate_fail", "slot", 0, 0, "W0", "", "")
-"""The memory could not be cut and was cleared, in words of a fork; of no build, so that it narrows none."""
+"""The memory could not be truncated and was cleared, in words of a fork; without a build, so that it narrows none."""
 REFUSED = Message("ckpt_restore_fail", "slot", 0, 0, "W0", "", "")
 """A checkpoint could not be restored, in words of a fork."""
 
@@ -52,7 +52,7 @@ _RESCUE = late(
     r"(?:next|another|older|earlier) (?:one|checkpoint))\b"
 )
 _WHOLE = late(r"\b(?:from scratch|full|whole|entire)\b")
-"""Falling back to all of the prompt is not a rescue."""
+"""Recomputing the whole prompt is not a recovery."""
 _SPECULATIVE = late(r"\b(?:drafts?|drafted|speculat\w*|mtp|spec)\b")
 _POSITION = late(r"\b(?:p0|pos(?:ition)?|from) *+(?:(?:>?=|:) *+)?(\d{1,10})\b")
 _COVERED = late(r"\bpos_max *[=:] *(\d{1,10})\b")
@@ -103,9 +103,9 @@ MIN_HEAD = 16
 """Characters: with less of its first words a line may be prose."""
 LINE_MAX = 1 << 12
 _TELLING = 8
-"""Bytes: shorter first words of a message are in many lines, and tell one only after a slot and a task."""
+"""Bytes: shorter first words of a message occur in many lines, and identify it only after a slot and a task."""
 _WRAPS = 4
-"""Lines over which one record is wrapped at most."""
+"""Maximum lines over which one record is wrapped."""
 _COLOUR = late(rb"\[(?:\d{1,3}(?:;\d{1,3}){0,4})?m")
 """A colour that lost its ESC byte."""
 _LEADING = late(rb"[ \t]*(?:(?:[-*+>]|\xe2\x80\xa2|\d{1,3}[.)])[ \t]+)?`{0,3}[ \t]*")
@@ -121,7 +121,7 @@ _QUOTED = late(rb"`([^`\n]{16,1000})`")
 _FUNCTION = late(rb"[a-z_]{3,20}: +(?=- )")
 """The function before a message of the RAM cache, without what comes before it."""
 _REST_OF_NUMBER = late(rb"\d|[ \t]+\d{1,9}(?:[ \t]*\Z|[^\d \t])")
-"""What is continued adds digits to the number before it; a row of tokens (``  26   285``) does not."""
+"""A continuation adds digits to the number before it; a row of tokens (``  26   285``) does not."""
 _SLOTS, _TASKS = 1_000, 10**15
 """There are no higher numbers of either."""
 _DIGITS = late(rb"\d")
@@ -149,7 +149,7 @@ class ExcerptSegment(msgspec.Struct):
     unknown: int = 0
     """Lines of a slot that state something in words that are not known."""
     joined: int = 0
-    """Lines that continue the record before them, less the records beyond the first of a row."""
+    """Lines that continue a record, less the additional records in rows that hold several."""
 
 
 class ExcerptRecord(msgspec.Struct, frozen=True):
@@ -158,7 +158,7 @@ class ExcerptRecord(msgspec.Struct, frozen=True):
     at: int
     """Index of its first line."""
     used: int
-    """Lines."""
+    """Number of its lines."""
     text: bytes
     """As the scanner reads it; empty if only ``event`` says what is there."""
     event: Event | None
@@ -173,7 +173,7 @@ class Fitted(msgspec.Struct, frozen=True):
     """A message that was fitted to a line."""
 
     text: bytes
-    """The line, without a function that is there without slot and task."""
+    """The line, without a function name that appears without slot and task."""
     prefix: bytes
     """What comes before the message, with that function."""
     reading: LineReading

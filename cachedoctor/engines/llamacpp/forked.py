@@ -18,7 +18,7 @@ from cachedoctor.engines.llamacpp.slot import Slot
 from cachedoctor.model import Mark
 
 WORDS = frozenset({"chosen", "launched", "common", "kept", "released"})
-"""Messages in its own words that say what lines of llama-server say."""
+"""Messages in its own words that mean what lines of llama-server mean."""
 
 LAUNCH = R("launch", "slot", 0, 0, "I0", "", "", shows=("launches",))
 FIRST_BATCH = R("seq_rm", "slot", 0, 0, "I0", "", "", shows=("accounting", "checkpoint_counts", "forcing"))
@@ -28,9 +28,9 @@ COMMON = R("npast_posmin", "slot", 0, 0, "I0", "", "")
 _RAM = frozenset({"pc_looking", "pc_found", "pc_saving"})
 _TIMINGS = frozenset({"timing_head", "timing_prompt", "timing_eval", "timing_total", "timing_draft"})
 _OF_MEMORY = frozenset({"force_full", "ckpt_check", "ckpt_restored", "ckpt_erased"})
-"""What follows the common text at once, for the slot that it is about, where the memory may be unable to go back."""
+"""Lines that directly follow the common prefix, about the same slot, if its memory may be unable to go back."""
 _SLOTS = 256
-"""Slots of which something is held back at once."""
+"""Maximum slots for which lines are held back."""
 _CHOICE = 64
 """Lines of one choice that are held back."""
 
@@ -41,7 +41,7 @@ class _EarlyLines(msgspec.Struct, frozen=True):
     task: int
     events: list[Event]
     time: str | None = None
-    """Wall clock of its launch, which cannot be asked for any more when the request is told of."""
+    """Wall clock time of its launch, which is no longer known when the request is reported."""
 
 
 class Fork:
@@ -67,9 +67,9 @@ class Fork:
         self._run = run
         self._time_of = time_of
         self._partly = feed
-        """Takes lines of which fields may be missing, once there are any."""
+        """Takes lines whose fields may be missing, once there are any."""
         self._choice: list[Event] = []
-        """Lines of the choice of a slot, none of which names it."""
+        """Lines of a slot choice, none of which names the slot."""
         self._held: dict[int, _EarlyLines] = {}
         """What was held back of the request that a slot works on."""
         self._asked = False

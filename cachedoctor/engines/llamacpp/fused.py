@@ -19,7 +19,7 @@ from cachedoctor.model.observed import MAX_CHECKS, Observed, Progressed
 
 # Places in the groups of a match; the first two are slot and task, from the slot prefix that comes before PATTERN.
 NEW_NAME, SIMILARITY, F_KEEP, T_LAST, SAMPLER, TASK = range(2, 8)
-"""Of a slot choice; the group of the sampler is empty, and shows that the line is there."""
+"""Groups of a slot choice; the sampler's is empty, and shows only that the line is there."""
 CHOICE_TAIL = 8
 LAUNCHED = 21
 LAUNCH_TAIL = 22
@@ -92,10 +92,10 @@ _CHECK = (
 _CHECKS = rb"(C|c)" + _CHECK + rb"(?:\n" + _SAME + rb"\2 \| [Cc]" + _CHECK + rb")*+"
 
 PATTERN = rb"(?:" + b"|".join((_CHOICE, _LAUNCH, _batches_fused(rb"\2"), _CHECKS, _end_fused(rb"\2"))) + rb")"
-"""Stands after the slot prefix."""
+"""What may follow the slot prefix."""
 
 GROUPS = END_ALONE + OF_END - NEW_NAME
-"""How many it has."""
+"""Number of its groups."""
 
 CREATED = b"created context checkpoint "
 PROGRESS = b"prompt processing"
@@ -105,9 +105,9 @@ READ_CHECK = late(rb"with \[(-?\d{1,15}), (-?\d{1,15})\] against (-?\d{1,15})")
 
 
 Shape = tuple[Any, ...]
-"""Which lines took part, and what of them makes another row: the header, a creation, the word of a check."""
+"""Which lines took part, and which of their details make another row: the header, a creation, the word of a check."""
 _Groups = tuple[bytes | Any, ...]
-"""Groups of a match, those that took no part None."""
+"""Groups of a match; None for those that took no part."""
 
 
 class Block(msgspec.Struct, gc=False):
@@ -116,16 +116,16 @@ class Block(msgspec.Struct, gc=False):
     shape: Shape
     groups: _Groups
     last: int
-    """Place of the last group that took part."""
+    """Index of the last group that took part."""
     lines: Sequence[bytes]
-    """Of many batches the first lines and the last ones; those between are empty, as nothing cites one of them."""
+    """For many batches, the first and the last lines; those between are empty, as nothing cites them."""
     first: int
     """Number of the first line."""
     numbers: Sequence[int]
     """Line numbers, where they do not count up."""
     slot: int
     task: int
-    """Of the launch, where there is one; else as the lines have it."""
+    """Task of the launch, if there is one; else as the lines have it."""
     launched: int = -1
     """Index of the launch; -1 when there is none."""
     tail: _Groups = ()

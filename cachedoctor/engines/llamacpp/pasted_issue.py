@@ -14,7 +14,7 @@ from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import CacheDoctorError, GivenOption
 
 _LEAST = 3
-"""Lines of a run; fewer may be quoted to point at them, and cost nothing."""
+"""Minimum number of lines in a run; fewer may be quoted only to point at them."""
 _ONCE = late(CLOCK + rb" +[IWEDT] |.{0,80}?prompt eval time = +\d")
 _QUOTE = b"> \t\r"
 
@@ -94,7 +94,7 @@ class Issue(msgspec.Struct, frozen=True):
     cmdline: str | None = None
     """The command on one row; None if a shell would do more than start it, as anybody may have written it."""
     blocks: int = 0
-    """Fences with lines of a server's log. Each may be of another run, of another build as well."""
+    """Fences with lines of a server's log. Each may be from another run, and from another build."""
 
 
 class _Given(msgspec.Struct, frozen=True):
@@ -106,7 +106,7 @@ class _Given(msgspec.Struct, frozen=True):
 
 class _PastedLine(msgspec.Struct, frozen=True):
     at: int
-    """Index in the input."""
+    """Index of the command in the input."""
     text: str
     section: str
     """The heading above it, in small letters."""

@@ -28,13 +28,13 @@ _ROW = late(_COMMON + _SLOT)
 _CLOCKED = late(_STAMP)
 _NEXT_CLOCKED = late(rb"\n" + _STAMP)  # led by a literal, for which sre then scans
 ALWAYS = (b"| old: ...",)
-"""Stands in each of these lines but ``new: ...``, which follows one."""
+"""In each of these lines except ``new: ...``, which follows one."""
 AT_DEBUG = (*ALWAYS, b"log_server_r: request:  ", b" D add_text: ", b" input with format ")
 """The same where the server logs at the debug level."""
 LINE_END = b"\x1e"
-"""Stands for the end of a line in a text that was put into one line."""
+"""In place of the end of a line in a text that was put into one line."""
 DEBUG = b" D "
-"""Stands in nearly every line at that level, after a clock."""
+"""In nearly every line at that level, after a clock."""
 
 
 class Opening(NamedTuple):
@@ -88,7 +88,7 @@ def row_of(body: bytes) -> Opening | None:
 
 
 CHANGED = Message("prompt_changed", "client", 0, 0, "P0", "", "")
-"""A value of a prompt changed; of no build, so that it narrows none."""
+"""A value of a prompt changed; it has no build, so it narrows no build range."""
 
 _HUNK = late(rb"@@ -\d{1,7}(?:,\d{1,7})? \+(?P<place>\d{1,7})(?:,\d{1,7})? @@")
 _FILE = late(rb"(?:---|\+\+\+) (?P<path>[^\t\r\n]{1,400})")
@@ -125,7 +125,7 @@ class PrintedChange(msgspec.Struct, frozen=True):
     before: int
     """Index of the line of the first prompt."""
     after: int
-    """Index of the same line of the second one."""
+    """Index of the same line of the second prompt."""
     kind: str
     was: bytes
     """What changed in it, and nothing else of the prompt."""

@@ -36,7 +36,7 @@ class SavedPrompt(msgspec.Struct, gc=False, frozen=True):
     """A prompt that is being saved to the RAM cache."""
 
     slot: Slot | None
-    """Whose content it is; None when unknown."""
+    """Slot whose content it is; None if unknown."""
     length: int
     """Tokens."""
     before: Mark | None
@@ -46,10 +46,10 @@ class SavedPrompt(msgspec.Struct, gc=False, frozen=True):
 _CUT = 256
 """Requests without an end that are remembered."""
 _SESSIONS = 16
-"""Runs that may be of one of the servers: each line of another one seems to be of a new run."""
+"""Latest runs, which may be of one of several servers: each line of another server seems to begin a new run."""
 _FEW = 2
 _SHARE = 10
-"""One request in so many went on: one or two alone may come from a log that was put together."""
+"""One request in this many must have continued: one or two alone may come from a log that was put together."""
 
 
 class MixedLines(msgspec.Struct):
@@ -60,7 +60,7 @@ class MixedLines(msgspec.Struct):
     """
 
     cut: dict[tuple[int, int], None] = msgspec.field(default_factory=dict)
-    """Slot and task of requests whose beginning was there, and whose end was not when another began."""
+    """Slot and task of requests whose first line was there, but not their end when another one began."""
     begun: int = 0
     resumed: int = 0
     sessions: deque[Session] = msgspec.field(default_factory=lambda: deque(maxlen=_SESSIONS))
@@ -135,10 +135,10 @@ class ServerRun:
         self._saved: SavedPrompt | None = None
         self.timing: Slot | None = None
         self.bad_batch: Mark | None = None
-        """The last line that says that the library refused a batch, whatever else it says."""
+        """The last line that shows that the library refused a batch, whatever else it shows."""
         self.asleep = False
         self.shapes: set[Hashable] = set()
-        """Forms of fused lines whose rows have been met."""
+        """Forms of fused lines whose rows have occurred."""
         self.rows: set[Message] = set()
         self.started: set[str] = set()
         """Start-up messages that were printed."""

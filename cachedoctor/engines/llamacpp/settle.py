@@ -45,13 +45,13 @@ from cachedoctor.model.observed import Choice, Dropped, KnownLength, Observed
 Marks = Mapping[MarkName, Mark]
 
 _CLOSE = 2
-"""Tokens by which a length may differ from what rounded shares make of it."""
+"""Tokens by which a length may differ from one that is calculated from rounded shares."""
 MAX_LENGTHS = 256
 """Lengths that slots had after a request, to know one that comes back from a file."""
 SAVED_BELOW = 0.5
 """Share of the slot's content that a prompt keeps, from which on the server neither saves it to RAM nor looks there."""
 RETURNS = 0.75
-"""Share of what came back from the RAM cache that a prompt keeps, from which on it is taken for a turn of that."""
+"""Share of a state from the RAM cache that a prompt must keep to be taken for a turn of that conversation."""
 LRU_MOST = 0.5
 """Share of a prompt that a slot chosen for its age holds at most: the threshold of similarity is 0.1 unless it was set
 higher."""
@@ -82,10 +82,10 @@ class ConversationMemory(msgspec.Struct, gc=False):
     eventful: bool = False
     """The server slept, or a line said that the text or the state of a conversation was lost."""
     short: int = 0
-    """Checkpoints by which a list was too short to keep every one that was missed."""
+    """Additional checkpoints that a list would have needed to keep every missing one."""
     asked: Facts | None = None
     roomy: bool = False
-    """Whether the RAM cache is known to have kept all, by the facts that were asked last: they rarely change."""
+    """Whether the RAM cache is known to have kept everything, by the facts checked last: they rarely change."""
 
     def known(self, length: int, first_line: int) -> KnownLength | None:
         """The conversation that left a slot at this length before line ``first_line``; None if no request did."""
@@ -165,14 +165,14 @@ class Turn(msgspec.Struct, frozen=True, gc=False):
     """The place of a request in a conversation."""
 
     thread: Thread | None
-    """None for a new conversation."""
+    """Conversation that it continues; None for a new one."""
     held: SlotContent
     reference: int | None
     """Tokens that could have been reused."""
     others: int = 0
     """Further conversations that the prompt could have extended."""
     returned: bool = False
-    """The RAM cache gave back a part of it, in a log that hides that."""
+    """The RAM cache restored a part of it, in a log that hides that."""
     moved: tuple[list[Request], dict[int, int]] | None = None
     """Earlier requests that are judged again, and the conversations of slots that this changes."""
 
@@ -191,7 +191,7 @@ class More(msgspec.Struct, frozen=True, gc=False):
     """What is concluded of a request beside its numbers: nothing of most."""
 
     marks: Marks | None = None
-    """Those of its lines and those that follow; None: those of its lines."""
+    """Marks of its lines and of those that follow; None: only those of its lines."""
     rest: Rest = (None, 0, False, False, None, _UNBOUNDED)
     moved: tuple[list[Request], dict[int, int]] | None = None
     """Earlier requests that are judged again, and the conversations of slots that this changes."""
@@ -219,7 +219,7 @@ class Effects(msgspec.Struct, frozen=True, gc=False):
     """Conversation that it continues."""
     left_ram: tuple[int | None, ...]
     short: int
-    """Checkpoints by which its list was too short to keep the one that was missed."""
+    """Additional checkpoints that its list would have needed to keep the missing one."""
     revised: Sequence[Request]
     """Earlier requests that belong to other conversations than was thought."""
 
@@ -317,7 +317,7 @@ _DERIVED: dict[tuple[bool, bool], dict[str, str]] = {
     for prompt in (False, True)
     for cached in (False, True)
 }
-"""What is derived of a plain request, and how, by whether its prompt and what was reused of it are."""
+"""What is derived for a plain request, and how, by whether its prompt and its reuse are derived."""
 
 
 def concluded(

@@ -23,7 +23,7 @@ class RamCache(msgspec.Struct, gc=False):
     saved: dict[int, Mark] = msgspec.field(default_factory=dict)
     """Length in tokens -> line that saved it. Emptied when any prompt is evicted: which one is not printed."""
     prompts: int | None = None
-    """How many it holds, as it last said."""
+    """Number of prompts that it holds, as printed last."""
 
     def save(self, length: int, mark: Mark) -> None:
         """Remember a prompt that was saved."""
@@ -63,7 +63,7 @@ class SlotStretch(msgspec.Struct, gc=False, frozen=True):
     end: int
     """Length of its prompt."""
     diverged: int
-    """Where it diverged from what the slot held."""
+    """Position at which it diverged from what the slot held."""
     created: int
     """Checkpoints that it made."""
     mark: Mark
@@ -82,13 +82,13 @@ class RunMemory(msgspec.Struct, gc=False):
     """What one run of a server has shown until now."""
 
     shows_ram: bool = False
-    """Lines that say whether the RAM prompt cache was searched."""
+    """Whether the log shows if the RAM prompt cache was searched."""
     makes_checkpoints: bool = False
-    """Lines that create checkpoints, or allow them: that none was counted means that none is held."""
+    """Whether the log shows lines that create or allow checkpoints: none is held if none was counted."""
     evictions: int = 0
     """Prompts that left the RAM prompt cache."""
     evicted: Mark | None = None
-    """The last line that says so."""
+    """The last line that shows an eviction."""
 
 
 class Slot:
@@ -113,7 +113,7 @@ class Slot:
         self.positions_known = positions_known
         """No other checkpoints are held."""
         self.limit: int | None = None
-        """Checkpoints that its list holds at most, as printed with a creation."""
+        """Maximum checkpoints in its list, as printed with a creation."""
         self.dropped: list[Dropped] = []
         """Checkpoints of the present content that were dropped though still good."""
         self.stretches: list[SlotStretch] = []
@@ -121,7 +121,7 @@ class Slot:
         self.used = False
         """A request was launched here since the start."""
         self.cleared_thread: int | None = None
-        """Conversation whose text it held until the last launch elsewhere, which by its build clears idle slots."""
+        """Conversation whose text it held until a launch on another slot, which clears idle slots in this build."""
         self.idle_saved: IdleSave | None = None
         """It was saved for being idle, and not cleared yet."""
         self.evictions = 0

@@ -38,7 +38,7 @@ _BEGINNINGS = frozenset(
 )
 """Lines that a request has once, at its beginning."""
 LISTING_PLAN = msgspec.structs.replace(PLAN, wanted=PLAN.wanted | {ANSWERED})
-"""With what is only of interest where every request is listed."""
+"""With messages that matter only if every request is listed."""
 
 
 def of_fork(plan: ScanPlan) -> ScanPlan:
@@ -83,7 +83,7 @@ class Tracker:
         self._mixed = MixedLines()
         self._fork: tuple[str, Fork] | None = None
         self._late: tuple[int, str | None] | None = None
-        """A line that is told of later than it came, and its wall clock."""
+        """Line and wall clock time of an event that is reported after it was read."""
         self._open(1)
 
     def _open(self, line: int) -> None:
@@ -236,11 +236,11 @@ class Tracker:
 
 
 PROGRESS = frozenset({"progress", "progress_pp", "prompt_done", "tg_progress"})
-"""Lines that say nothing but how far a task is."""
+"""Lines that show only the progress of a task."""
 _BATCH = "seq_rm"
 """Printed for every batch of a prompt, with what the slot holds before it."""
 _TOKENS = ("n_tokens", "n_past")
-"""What the slot holds: its name over the builds."""
+"""Names of the slot's content in lines of different builds."""
 _GENERATED = ("n_decoded", "n_gen")
 
 

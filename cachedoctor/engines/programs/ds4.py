@@ -46,7 +46,7 @@ PREFIX = rb"(?:\d{4} \d\d:\d\d:\d\d )?+(?:ds4-server: )?+"
 _SAME = 0.02
 """Share by which the length of a prompt may differ between its two lines: what is on disk is matched by its text."""
 _REASONS = ("token-mismatch", "incoming-prompt-shorter-than-live-checkpoint", "live-prefix-match")
-"""Why the live conversation was not taken, of those that are printed where there is one."""
+"""Reasons why the live conversation was not used, of those that are printed if there is one."""
 
 
 class Tracker(JudgedTracker):
@@ -57,7 +57,7 @@ class Tracker(JudgedTracker):
 
     _miss: Event | None = None
     _started: tuple[int, int] | None = None
-    """What is reused and the length of the prompt that is computed: the line at its end says the same."""
+    """Reused tokens and length of the prompt that is computed: the line at its end has the same."""
 
     def read(self, event: Event) -> None:
         """Take the next event."""

@@ -65,7 +65,7 @@ LLAMA_ROWS: list[R] = [
       " - saving prompt with length 2823, total state size = 113.480 MiB",
       shows=("ram_cache", "ram_saves")),
 ]  # fmt: skip
-"""Its wordings of llama-server's messages, for llama-server's tracker; of no build of llama.cpp."""
+"""Its wordings of llama-server's messages, for llama-server's tracker; without a build of llama.cpp."""
 
 PREFIX = rb"[A-Z]{3,5} \[[ \w]{1,64}+\] "
 """``INFO [   launch_slot_with_task] ``: level and function."""
@@ -79,7 +79,7 @@ _LOOK = Literals(
         rb"INFO \[ {0,32}batch_pending_prompt\] kv cache rm \[p0, end\) \| tid=)"
     ),
 )
-"""Only lines that llama-server has not; most of the others are its own, too."""
+"""Only lines that llama-server does not print; most lines of this program are the same as llama-server's."""
 
 
 class _WorkingRequest(msgspec.Struct):
@@ -114,7 +114,7 @@ class Tracker(JudgedTracker):
         """Make what is kept between lines."""
         self._open: dict[int, _WorkingRequest] = {}
         self._common: tuple[int, int] | None = None
-        """Of the slot whose memory is cleared next."""
+        """Common prefix of the slot whose memory is cleared next, in tokens of the slot and of the prompt."""
         self._timed: int | None = None
         """Slot whose timings follow."""
 

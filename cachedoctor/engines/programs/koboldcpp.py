@@ -48,7 +48,7 @@ class Tracker(JudgedTracker):
     """Tokens of its context after the last reply."""
 
     _window: Event | None = None
-    """What says that the context could not be used where the prompt diverges from it."""
+    """The line that shows that the context could not be used where the prompt diverges from it."""
 
     def read(self, event: Event) -> None:
         """Take the next event."""

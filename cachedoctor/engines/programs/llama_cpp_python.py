@@ -31,7 +31,7 @@ class Tracker(JudgedTracker):
     program = "llama-cpp-python"
 
     _held = 0
-    """Tokens of the last prompt: it holds these and the reply, of which the log does not tell how long it was."""
+    """Tokens of the last prompt: it holds these and the reply, whose length the log does not show."""
     _hit = False
     """The timings that come next are of a request that is counted."""
 

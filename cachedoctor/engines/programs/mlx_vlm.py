@@ -19,11 +19,11 @@ ROWS: list[R] = [
 ]  # fmt: skip
 
 _LONG = 512
-"""Tokens of a prompt: shorter ones take as long as it takes to begin."""
+"""Tokens of a prompt: for shorter ones, most of the time is start-up."""
 _ALIKE = 4
-"""Prompts of which the longer has at most so many times the tokens are comparable."""
+"""Prompts are comparable if the longer has at most this many times the tokens."""
 _FASTER = 8
-"""No machine computes one prompt so many times faster than another of that length."""
+"""No machine computes one prompt this many times faster than another of that length."""
 _KEPT = 64
 """Prefills that others are compared with."""
 
@@ -37,9 +37,9 @@ class Tracker(JudgedTracker):
     def prepare(self) -> None:
         """Make what is kept between lines."""
         self._whole: deque[tuple[int, float]] = deque(maxlen=_KEPT)
-        """Tokens and seconds of long prompts of which nothing was reused, as it seems."""
+        """Tokens and seconds of long prompts of which nothing seems to have been reused."""
         self._lies = False
-        """A counter was contradicted: from then on its zeros say nothing."""
+        """A counter was contradicted: from then on its zeros prove nothing."""
 
     def read(self, event: Event) -> None:
         """Take the next event."""

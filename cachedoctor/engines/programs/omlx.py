@@ -38,9 +38,9 @@ class Tracker(JudgedTracker):
     def prepare(self) -> None:
         """Make what is kept between lines."""
         self._open: dict[str, tuple[Told | None, str]] = {}
-        """Requests of which another line may come, and why less of them was restored than is stored."""
+        """Requests for which another line may follow, and why less of their prompt was restored than is stored."""
         self._why = ""
-        """The same of the request that is looked up."""
+        """The same for the request being looked up."""
 
     def read(self, event: Event) -> None:
         """Take the next event."""

@@ -29,12 +29,13 @@ PREFIX = (
     rb"(?:(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{1,6}+)?+ )?+(?:[A-Z]{4,8}: ++)?+(?=Metrics \(ID:)"
     rb"|[^\nc]*+(?:c(?!ached tokens and \d)[^\nc]*+)*+(?=cached tokens and \d))"
 )
-"""``2026-09-06 04:04:21.722 INFO:     ``, the time is newer; or what a later part of a broken line begins with."""
+"""``2026-09-06 04:04:21.722 INFO:     ``, only newer versions print the time; or the beginning of a broken line's later
+part."""
 
 
 _CACHED = late(rb"(?<!\d)(\d{1,10}) cached tokens and ")
 _PARTS = 3
-"""Lines after the first part of a broken line on which its numbers can stand."""
+"""Lines after the first part of a broken line that may have its numbers."""
 
 
 class Tracker(JudgedTracker):
@@ -44,7 +45,7 @@ class Tracker(JudgedTracker):
     program = "TabbyAPI"
 
     _broken: int | None = None
-    """Where the first part of a line stands of which the numbers are still to come."""
+    """Number of the line with the first part of a record whose numbers are still to come."""
 
     def read(self, event: Event) -> None:
         """Take the next event."""

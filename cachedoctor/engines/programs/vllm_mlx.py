@@ -31,7 +31,7 @@ ROWS: list[R] = [
 ]  # fmt: skip
 
 PREFIX = rb"(?:[A-Z]{4,8}+:(?:vllm|rapid)_mlx[\w.]{0,60}+:)?+(?:\[cache_fetch\] (?=LCP ))?+"
-"""``INFO:vllm_mlx.scheduler:``, and what stands before a message about an entry that is not used."""
+"""``INFO:vllm_mlx.scheduler:``, and what comes before a message about an entry that is not used."""
 
 
 class Tracker(JudgedTracker):
@@ -43,9 +43,9 @@ class Tracker(JudgedTracker):
     def prepare(self) -> None:
         """Make what is kept between lines."""
         self._open: dict[str, tuple[Told | None, Event | None]] = {}
-        """Those that are not scheduled yet, with a candidate that was printed for them."""
+        """Requests that are not scheduled yet, with a candidate that was printed for them."""
         self._stuck: Event | None = None
-        """What was found for the request that is looked up next, and cannot be taken."""
+        """What was found for the request that is looked up next, and cannot be used."""
 
     def read(self, event: Event) -> None:
         """Take the next event."""

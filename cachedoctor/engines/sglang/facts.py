@@ -60,7 +60,7 @@ def _rank(rank: bytes) -> tuple[str | None, str]:
 
 
 _ACCESS_MOST_TEXT = 4096
-"""Bytes of the line that is kept."""
+"""Bytes of the line that are kept."""
 _ANTHROPIC = "/v1/messages"
 _OTHERS = frozenset(
     {"/generate", "/v1/completions", "/v1/chat/completions", "/v1/responses", "/api/chat", "/api/generate"}
@@ -88,10 +88,10 @@ def count(session: Session, event: Event) -> None:
 SAMPLED = (403, 405, 406, 408, 410, *range(501, 524))
 """Releases whose messages and settings were read, each in the last of its versions: 0.4.3.post4, 0.5.2 ..."""
 _POSTS = frozenset({403, 405, 406, 408, 410, 501, 503, 504, 505, 506, 508, 510, 512, 513, 515})
-"""Of these, the ones that had versions before: what the last one lacks, they may still have."""
+"""Of these, the ones with earlier versions, which may still have what the last version lacks."""
 _LAST_04 = 410
 _ALL_SETTINGS = 100
-"""Names that every version prints, and more: fewer are an excerpt, in which a missing name says nothing."""
+"""Minimum number of names that a version prints: fewer are an excerpt, in which a missing name proves nothing."""
 _GRAPHS = ("cuda graph", "cpu graph", "npu graph")
 _RATE = "input throughput (token/s)"
 
@@ -232,7 +232,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "mixed_chunks": (bool,),
 }
 _FACTS_MOST_TEXT = 1 << 16
-"""Bytes of a line that is kept as evidence: settings take some 12,000."""
+"""Bytes of a line that are kept as evidence: settings take some 12,000."""
 _SINGLE = "null"
 """disaggregation_mode of a server that does prefill and decode."""
 _WITHOUT_CACHE = ("ChunkCache", "SWAChunkCache", "PureSWAChunkCache")

@@ -223,6 +223,6 @@ come off as a wrapper."""
 PREFIX = rb"(?:\[gpu(?:_id)?=\d{1,3}\] |" + _DYNAMO + rb"|" + _CLOCK + rb")"
 """Up to ``[2026-07-04 04:31:24 DP0 TP0] ``, with a progress bar glued before it; ``[gpu=0] `` in the middle of 2024.
 
-After a quote stands text of a user: requests are logged without a prefix in 0.5.8 to 0.5.11, and a prompt may hold
-a log.
+After a quote comes text of a user: requests are logged without a prefix in 0.5.8 to 0.5.11, and a prompt may hold a
+log.
 """

@@ -81,7 +81,7 @@ _AGREE = 2
 
 class _StatsLine(NamedTuple):
     time: int
-    """As ``Prefix.time``."""
+    """Time as in ``Prefix.time``."""
     busy: bool
 
 

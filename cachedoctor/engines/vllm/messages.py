@@ -341,8 +341,8 @@ _UVICORN = rb"[^\nI]*+(?:I(?!" + _ACCESS[1:] + rb")[^\nI]*+)*+(?=" + _ACCESS + r
 """Up to uvicorn's ``INFO:     127.0.0.1:40782 - "POST ...``: from 0.10.1 to 0.30 the process is named before it.
 Pages of the web leave one blank of five."""
 _DYNAMO = rb"(?:\d{1,4}: )?(?:\d{4}-\d\d-\d\dT[\d:.]{8,18}Z)? {0,3}(?:TRACE|DEBUG|INFO|WARN|ERROR) [\w.:]{1,120}: "
-"""Up to ``2025-06-25T10:49:46.116Z  INFO metrics.log: ``: Dynamo writes vLLM's messages by a logger of its own, which
-names module and function. Before it may stand the number of a node; the time may have come off as a wrapper."""
+"""Up to ``2025-06-25T10:49:46.116Z INFO metrics.log: ``: Dynamo writes vLLM's messages by a logger of its own, which
+names module and function. Before it may be the number of a node; the time may have come off as a wrapper."""
 _SGLANG = rb"(?:\[[^\n\]]{1,80}\] )?(?:(?:Receive|Finish): obj=|\{)"
 """A request that SGLang logs: its prompt may hold any line."""
 PREFIX = rb"(?!" + _SGLANG + rb")(?:" + _FILE + rb"|" + _LMCACHE + rb"|" + _UVICORN + rb"|" + _DYNAMO + rb")"

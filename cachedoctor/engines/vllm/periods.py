@@ -58,7 +58,7 @@ _CLOCK = 0.002
 _GUESSED = 2
 """Samples of an engine that come before its interval is known."""
 _CLOSE_S = 2.0
-"""Seconds by which the first interval may differ from the others: the start takes its time."""
+"""Seconds by which the first interval may differ from the others: the start takes some time."""
 
 
 class Periods:

@@ -21,7 +21,7 @@ SIDE = 56
 
 
 def picture(seed: int, noise: int = 0) -> Message:
-    """An invented picture as a part of a message; ``noise`` changes it a little, as packing it anew as JPEG does."""
+    """An invented picture as a part of a message; ``noise`` changes it a little, as packing it again as JPEG does."""
     pixels = random.Random(seed)
     rows = [bytearray(pixels.randrange(64) for _ in range(3 * SIDE)) for _ in range(SIDE)]
     rows[0][0] = noise
@@ -213,7 +213,7 @@ def screens_dropped(day: Recorder, faulty: bool) -> None:
 
 
 def photo_packed_again(day: Recorder, faulty: bool) -> None:
-    """A chat about a photo that its program packs anew for each request, with loss; another chat beside it."""
+    """A chat about a photo that its program packs again for each request, with loss; another chat beside it."""
     chat, other, chance = (
         Talk(day, "photo", prose(3171, 600)),
         Talk(day, "other", prose(3172, 1300)),

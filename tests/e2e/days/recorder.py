@@ -83,7 +83,7 @@ class Recorder:
         return "".join(block.get("text", "") for block in answer.get("content", []))
 
     def slot(self, action: str, slot: int = 0, file: str = "slot.bin") -> None:
-        """Save, restore or erase a slot, which is no request for a prompt."""
+        """Save, restore or erase a slot, which is not a request for a prompt."""
         status, answer = self.server.post(f"/slots/{slot}?action={action}", {"filename": file})
         assert status == 200, answer
 

@@ -18,17 +18,17 @@ class ReplayContent(msgspec.Struct, frozen=True, gc=False):
     """Tokens with the memory of them. Immutable: slots and caches exchange it."""
 
     text: int
-    """In the tree; -1 where there is none."""
+    """Index in the tree; -1 if there is none."""
     tokens: int
-    """Length."""
+    """Length of the text."""
     cells: Cells
-    """Of sliding-window memory."""
+    """Cells of sliding-window memory."""
     saved: tuple[Checkpoint, ...]
-    """The oldest first."""
+    """Checkpoints, the oldest first."""
     owner: int
     """Request whose content it is; -1 before the first."""
     place: int
-    """Of the text in the order of the tree; -1 where there is none."""
+    """Index of the text in tree order; -1 if there is none."""
 
 
 EMPTY = ReplayContent(-1, 0, FRESH, (), -1, -1)
@@ -92,16 +92,16 @@ Cause = Literal[
     "window",  # the same, of a sliding window
     "shifted",  # the context was shifted, or the request cancelled: it was never kept
 ]
-"""Why not all of the best common prefix with anything ever sent came back."""
+"""Why the best common prefix with any earlier text was not fully reused."""
 
 
 class Served(msgspec.Struct, frozen=True, gc=False):
     """What the server did with one request."""
 
     reused: int
-    """Tokens."""
+    """Reused tokens."""
     slot: int
-    """-1 where it never got one."""
+    """Number of the slot; -1 if the request never got one."""
     chosen_by: ChosenBy
     from_ram: bool
     """Its slot was filled from the RAM cache."""
@@ -111,4 +111,4 @@ class Served(msgspec.Struct, frozen=True, gc=False):
     """Longest common prefix with anything sent before, less the last token of the prompt."""
     cause: Cause = ""
     decision: Decision | None = None
-    """How going back was decided; None where the cache was not asked, or the memory can go back anywhere."""
+    """How the rollback was decided; None if the cache was not used, or the memory can be rolled back anywhere."""

@@ -14,30 +14,31 @@ from cachedoctor.diagnosis.replay.traffic import Traffic
 
 _MIB = 1 << 20
 _FINE = 16
-"""Limits are tried in whole MiB up to this, then in steps of a sixteenth of the power of two below: of at most 6 %."""
+"""Limits are tried in whole MiB up to this, then in steps of a sixteenth of the next lower power of two (at most 6
+%)."""
 ENOUGH = 0.99
 """Share of the reused tokens that a smaller limit has to keep."""
 _LEAST_REUSED = 0.5
-"""Share of the prompt tokens: where less is reused, a limit that is enough for that is not worth advising."""
+"""Share of the prompt tokens: if less than this is reused, a limit that achieves it is not worth advising."""
 
 
 class MemoryUse(msgspec.Struct, gc=False):
     """What the replay held at most, in bytes as far as the log prints sizes. A whole process takes more."""
 
     ram_bytes: float = 0.0
-    """Entries of the RAM cache, within its limit."""
+    """Peak bytes of the RAM cache after a request has got its slot, within the limit."""
     ram_entries: int = 0
-    """Entries then."""
+    """Number of entries then."""
     saving_bytes: float = 0.0
-    """Entries of the RAM cache while one was saved: up to b9873 those over the limit leave only then."""
+    """Peak bytes including an entry being saved: up to b9873, entries over the limit are evicted only after that."""
     saved: int = 0
-    """Entries that were ever made."""
+    """Number of entries that were ever made."""
     slot_tokens: int = 0
-    """Tokens in all slots at once."""
+    """Peak number of tokens in all slots."""
     checkpoints: int = 0
-    """Context checkpoints in all slots at once."""
+    """Peak number of context checkpoints in all slots."""
     most_bytes: float = 0.0
-    """RAM cache while saving, with the checkpoints that the slots held then."""
+    """Peak bytes of the RAM cache while saving, with the checkpoints that the slots held then."""
 
 
 class MeasuredReplay(ReplayedServer):

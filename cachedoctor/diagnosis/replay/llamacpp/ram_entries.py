@@ -14,16 +14,16 @@ from cachedoctor.diagnosis.replay.llamacpp.server_settings import ServerSettings
 from cachedoctor.diagnosis.replay.prompt_tree import PromptTree
 
 LEAST_KEPT = 0.25
-"""Share of an entry that a prompt must keep for the entry to be taken."""
+"""Share of an entry that a prompt must keep for the entry to be restored."""
 
 Lose = Callable[[ReplayContent, Cause], None]
 
 
 class RamPeak(NamedTuple):
-    """What all entries took at most, the one that was being made included."""
+    """The most that all entries took, including the one being made."""
 
     bytes: float
-    """Endless where an entry was refused or evicted."""
+    """Bytes; infinite if an entry was refused or evicted."""
     tokens: int
 
 
@@ -36,19 +36,20 @@ class RamEntries:
         self._build, self._limit, self._context = settings.build, settings.ram_bytes, settings.context
         self._each, self._fixed, self._saved = settings.token_bytes, settings.state_bytes, settings.checkpoint_bytes
         self.entries: dict[int, tuple[ReplayContent, float]] = {}
-        """Content and size by number, which is how many were made before."""
+        """Content and size by entry number; entries are numbered in the order in which they are made."""
         self._places: list[int] = []
-        """Of every entry, in the order of the tree. None begins with another: what continues from one replaces it."""
+        """Positions of the entries' texts in tree order. No entry begins with another: an entry that extends one
+        replaces it."""
         self._numbers: list[int] = []
-        """Of every entry, in the same order."""
+        """Numbers of the entries, in the same order."""
         self.known: set[int] = set()
-        """Text of every entry."""
+        """Indexes of the entries' texts in the tree."""
         self._bytes = 0.0
         self._tokens = 0
         self.made = 0
-        """Entries that were ever made."""
+        """Number of entries that were ever made."""
         self.most = 0.0
-        """Bytes of all entries at most since this was set, the one that is being made included."""
+        """Peak bytes of all entries since this was set, including the one being made."""
         self._peak = RamPeak(0.0, 0)
         self._is_short = False
         """An entry was refused or evicted."""

@@ -69,11 +69,11 @@ class Hope(NamedTuple):
     most: Sequence[int]
     """Tokens that each request can reuse at most."""
     conversations: Sequence[int | None]
-    """Of each request."""
+    """Conversation of each request."""
     tokens: float
-    """By which all requests together may reuse less than ``most``."""
+    """Tokens that all requests together may fall short of ``most``."""
     of_each: Mapping[int | None, int]
-    """By which the requests of each conversation may."""
+    """Tokens that the requests of each conversation may fall short of it."""
 
 
 class _HopelessError(Exception):

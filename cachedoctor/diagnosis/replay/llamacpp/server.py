@@ -70,17 +70,17 @@ class ReplayedServer:
         misfires = settings.memory == "swa" and 8672 <= settings.build < 9294
         self.window = settings.window if self.sliding or misfires else 0
         self.plain = self.attention and not self.window
-        """Nothing but the common prefix decides."""
+        """Reuse depends only on the common prefix."""
         self.least = settings.slot_prompt_similarity or 0.0
         self.below, self.above = 0.0, float("inf")
-        """Shares of prompts that slots had: the largest that was too little, the smallest that was enough."""
+        """Shares of prompts that slots held: the largest that was too small, the smallest that was sufficient."""
         self.ram_peak = RamPeak(0.0, 0)
-        """Of the RAM cache, when the traffic is at its end."""
+        """Peak of the RAM cache, set at the end of the traffic."""
         self.served = [NEVER] * len(traffic.asked)
         self.of: dict[int, tuple[_Slot, Sequence[_Slot]]] = {}
-        """Of requests that run, the slot, and those of their other choices."""
+        """Slot of each running request, and the slots of its other choices (``n``)."""
         self.complete = all(event.content is None for event in traffic.happened)
-        """Nothing comes back that the traffic does not hold."""
+        """The traffic has everything that is restored."""
 
     def run(self) -> list[Served]:
         """Go through the traffic."""

@@ -20,7 +20,7 @@ class ServerSettings(msgspec.Struct, frozen=True):
     build: int = NEWEST
     memory: Memory = "attention"
     window: int = 0
-    """Of sliding-window memory, tokens."""
+    """Size of the sliding window in tokens."""
     slots: int | None = None
     """``-np``; None is what the build chooses."""
     context: int = 16384
@@ -35,14 +35,14 @@ class ServerSettings(msgspec.Struct, frozen=True):
     """``-sps``; 0 is off."""
     swa_full: bool = False
     cache_reuse: int = 0
-    """``--cache-reuse``: least length of a chunk that is moved, tokens; 0 is off."""
+    """``--cache-reuse``: minimum length of a chunk that is shifted, in tokens; 0 is off."""
     cache_idle_slots: bool | None = None
     batch: int = 2048
     ubatch: int = N_UBATCH
     projector: bool = False
     """``--mmproj``."""
     token_bytes: float = 0.0
-    """Bytes that the state of one token takes in the RAM cache; 0 where it is not known: nothing is ever too big."""
+    """Bytes that one token takes in the RAM cache; 0 if unknown: then no entry is ever too big."""
     state_bytes: float = 0.0
     """Bytes of a saved state whatever its length: recurrent state, window."""
     checkpoint_bytes: float = 0.0

@@ -12,7 +12,7 @@ import msgspec
 from cachedoctor.diagnosis.replay.llamacpp.server_settings import ServerSettings
 
 WINDOW_ONLY = 9538
-"""From here on a saved state holds the window alone, before it all cells (sizes of checkpoints in real logs)."""
+"""From this build on a saved state holds only the window, in older builds all cells (checkpoint sizes in real logs)."""
 
 Run = tuple[int, int, int]
 """Tokens that follow each other: first cell, first position, count."""
@@ -23,7 +23,7 @@ class Cells(msgspec.Struct, frozen=True, gc=False):
 
     head: int = 0
     runs: tuple[Run, ...] = ()
-    """In the order of the cells."""
+    """Runs in the order of the cells."""
 
 
 FRESH = Cells()

@@ -84,7 +84,7 @@ def _client(old: str, new: str) -> str:
 
 
 _NAME = late(r"[/\\]|\.[A-Za-z]{1,4}\b|=")
-"""In the word at the bar: a path, a file or a command, as tool calls have them in their newest message."""
+"""Found in a word next to the bar that is a path, a file or a command, as tool calls have them in their newest message."""
 
 
 def _by_text(old: str, new: str) -> kit.Match | None:

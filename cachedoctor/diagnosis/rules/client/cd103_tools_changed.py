@@ -25,7 +25,7 @@ _WHAT = {
 
 
 LATER = 1.5
-"""Times the place of a change, as counted in a body with the tools first, from which on they cannot be first."""
+"""Ratio of common prefix to tokens before the change (counted with tools first) above which the tools come later."""
 _KEEP = kit.Remedy("In the client: keep the tool list the same for the whole conversation: same order, same JSON.")
 
 _FRONT = "Most templates put the tools before the conversation."

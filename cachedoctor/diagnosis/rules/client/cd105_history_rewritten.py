@@ -26,15 +26,15 @@ _APPEND = kit.Remedy(
 _BY_HAND = kit.Remedy("A manual edit or a compaction changes the history only once, which is fine.")
 _KINDS = ("message-edited", "message-removed", "message-inserted", "message-moved", "compacted")
 _WRITTEN_ANEW = ("json-spacing", "json-key-order", "whitespace", "other")
-"""Differences of a message that says the same, or of a part of it: a client read it and wrote it again."""
+"""Differences in a message, or part of it, that keep its meaning: a client parsed it and wrote it again."""
 _HISTORY = ("messages[", "input[")
 _UNNAMED = ("other", "whitespace", "retokenised", "special-token", "template", "json-spacing", "json-key-order")
 """Differences whose kind does not show where they are."""
 _WHY = "The beginning of the conversation matches, but a later part does not: a message was edited, removed, moved or rendered differently. Reuse ends at the changed message."
 _OPENING = ("messages[0]", "messages[1]", "input[0]", "input[1]")
-"""Places in a request of the first message of a user."""
+"""Possible positions of the first user message in a request."""
 SPAN_LEAST = 1000
-"""Tokens that were dropped at least, where only bounds of the place are known."""
+"""Minimum dropped tokens if only bounds of the divergence are known."""
 AGAIN = 64
 """Bytes: what two texts have in common by chance."""
 _TWO_SESSIONS = kit.RuledOut(
@@ -183,7 +183,7 @@ def _of_head(place: str | None) -> bool:
 
 
 _CHOICE = {"lcp": "share of the slot's content that was kept", "lru": "the least recently used slot was chosen"}
-"""What the line of the slot choice shows, by what it was chosen for."""
+"""Label of the slot selection line, by the reason for the selection."""
 
 
 def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:

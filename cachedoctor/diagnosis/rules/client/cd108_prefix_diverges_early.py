@@ -17,19 +17,19 @@ LEAST_TURN = 8
 MOST_ADDED = 0.5
 """Share of a conversation that one turn rarely adds."""
 TWICE = 2
-"""Times before, where other conversations come back out of the RAM cache, as this one would have."""
+"""Earlier occurrences needed if the RAM cache restores other conversations, as it would have restored this one."""
 OFTEN = 4
-"""Times in a row, before lengths that grow are taken for those of one conversation."""
+"""Times in a row that lengths must grow before they are taken for those of one conversation."""
 STEADY = 3
-"""Turns in a row, by whose lengths alone they are taken for those of one conversation at the least."""
+"""Turns in a row that must grow a little before their lengths alone are taken for those of one conversation."""
 LITTLE = 0.1
-"""Share of a prompt that such a turn adds at most."""
+"""Maximum share of a prompt that such a turn adds."""
 APART = 8
-"""Tokens by which common prefixes differ that do not end in the same words."""
+"""Tokens by which common prefixes differ at least if they end in different words."""
 SMALL_RAM = 1024
-"""MiB of a RAM cache of which it is believed that it keeps what leaves a slot, where no line shows it."""
+"""MiB from which a RAM cache is assumed to keep what leaves a slot, if no line shows it."""
 BEFORE_HEADER = 120
-"""Tokens up to the value in Claude Code's billing header that changes: the frame of a message and some 60 of the header."""
+"""Tokens up to the changing value in Claude Code's billing header: the message frame and about 60 tokens of the header."""
 
 
 def _confidence(s: kit.RuleContext) -> kit.Confidence:
@@ -69,7 +69,7 @@ def _confidence(s: kit.RuleContext) -> kit.Confidence:
 
 
 _OPEN = "open"
-"""Key of requests for which the cause stays open: a finding of their own, as none of their tokens counts as avoidable."""
+"""Key of requests whose cause is undecided: they get their own finding, as none of their tokens counts as avoidable."""
 _FEW = "few"
 """What is found where too few lengths make these prompts one conversation."""
 

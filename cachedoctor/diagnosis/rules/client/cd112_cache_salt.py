@@ -7,9 +7,9 @@ from cachedoctor.diagnosis.rules.measured import kv_proof, sent_changes
 from cachedoctor.diagnosis.rules.measured.shared_beginnings import WORTH, given
 
 _LITTLE = 0.05
-"""Reused share at most of a server on which a salt for each request cost everything."""
+"""Maximum reused share of a server where one salt per request prevents all reuse."""
 _FOR_EACH = 0.8
-"""Salts for each body that has one, from which on it is one for each request, and not one for each user."""
+"""Salts per body with a salt, from which on each request has its own salt, and not each user."""
 _WHY = (
     "The salt is part of the hash of every block: requests with different salts share nothing, so one tenant cannot infer from "
     "response times what another tenant sent."

@@ -20,7 +20,8 @@ from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import Confidence, First, PromptDiff, Remedy, RuledOut
 
 MOST = 0.25
-"""Share of the reference: a change of this size is charged with all that was lost after it, a smaller one with itself."""
+"""Share of the reference: a change this large is charged with all tokens lost after it, a smaller one with its own
+tokens."""
 
 
 def cost_of_change(s: RuleContext) -> int:
@@ -159,7 +160,7 @@ def _first(g: MatchGroup) -> First | None:
 _FIELD_BEFORE = late(r"(cch|cc_[a-z_]+)=[^;\s]*$")
 _FIELD_AFTER = late(r"^[0-9A-Za-z._-]*; ?(cch|cc_[a-z_]+)=")
 _INSIDE = late(r"(?:x-anthropic-billing-header:|;)\s*+(?:[\w.=-]++\s*+)?$")
-"""The text before a bar that stands inside the header."""
+"""The text before a bar that is inside the header."""
 _HEADER = late(r"x-anthropic-billing-header|\bcc_version=|\bcc_entrypoint=|\bcch=")
 
 

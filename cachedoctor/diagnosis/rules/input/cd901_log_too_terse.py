@@ -5,9 +5,9 @@ from __future__ import annotations
 from cachedoctor.diagnosis.rules import advice, kit
 
 KEPT = 0.98
-"""Share of what a slot held, from which on hardly anything of it was changed."""
+"""Share of a slot's content that is kept, from which on hardly any of it was changed."""
 BUNCH = 2048
-"""Tokens: checkpoints that span less, at the end of a slot four times as long, are bunched there."""
+"""Tokens: checkpoints within a shorter span, at the end of a slot four times as long, are bunched."""
 
 
 def decide(s: kit.RuleContext) -> kit.Match | None:

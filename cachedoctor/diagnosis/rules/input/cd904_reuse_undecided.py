@@ -5,21 +5,21 @@ from __future__ import annotations
 from cachedoctor.diagnosis.rules import advice, kit
 
 MANY = 3
-"""Requests: two of different length are what any two conversations look like."""
+"""Requests: two of different length may be any two conversations."""
 SHARE = 0.25
-"""Of all prompt tokens: less is not the main thing about this log."""
+"""Share of all prompt tokens: less is not the main problem of this log."""
 REUSED = 0.25
-"""Share of the prompt tokens that is reused at most: a server whose cache works well has more."""
+"""Largest reused share of the prompt tokens: a server whose cache works well has more."""
 NOTABLE = 1000
-"""Tokens that a report does not pass over, whatever else is in it."""
+"""Tokens that a report always mentions, whatever else it contains."""
 WORTH = 0.05
-"""Share of all prompt tokens that may have been lost, below which nothing is said of them."""
+"""Share of all prompt tokens that may have been lost, below which they are not reported."""
 AGAIN = 3
 """Requests with such tokens: the lengths of two may agree by chance."""
 MOST = 0.5
-"""Share of the first prompts from which on it is not a chance that they have one length."""
+"""Share of first prompts from which on their equal length is not chance."""
 TWICE = 2
-"""Requests with such tokens where nearly nothing was reused: silence would read as an all-clear."""
+"""Requests with such tokens if almost nothing was reused: without a finding, the log would seem to be fine."""
 _NAMED = tuple(f"CD{number}" for number in range(101, 500))
 """Causes that requests of llama-server show."""
 

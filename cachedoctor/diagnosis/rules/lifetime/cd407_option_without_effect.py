@@ -180,7 +180,7 @@ _COMPARED: dict[kit.SettingName, str] = {
     "ctx_checkpoints": "ctx_checkpoints",
     "kv_unified": "kv_unified",
 }
-"""Settings that lines of the start-up tell exactly, and their options."""
+"""Settings that start-up lines show exactly, and their options."""
 
 
 def _disagreement(session: kit.Session) -> Iterator[kit.SessionFinding]:

@@ -25,20 +25,21 @@ LITTLE = 0.2
 HALF = 0.5
 """Share of the prompt tokens: below it more is computed than reused, so that a loss matters."""
 TINY = 0.25
-"""Share of the prompt tokens: tools and a system prompt before what changes are rarely more than that of an agent's."""
+"""Share of the prompt tokens: tools and a system prompt before the change are rarely more than this in an agent's
+prompt."""
 FEWER = 0.25
-"""Difference of two shares by which reuse fell: more than the mixture of requests changes from hour to hour."""
+"""Drop of the reused share: more than the mix of requests changes from hour to hour."""
 SOME = 5000
 """Tokens on each side of such a comparison: fewer are one or two prompts."""
 TWICE = 2
-"""Logged prompts that had been there: one may have met an eviction that nothing could have avoided."""
+"""Logged prompts that had been cached: a single one may have met an eviction that nothing could have avoided."""
 EARLY = 1000
 """Bytes: a logged prompt is cut to its first and last 1,024 characters at --log-requests-level 2, so that a shorter common
 prefix is a real one (request_logger.py, 0.4.3 to 0.5.23)."""
 BYTES_PER_TOKEN = 8
-"""Bytes of a token at most, over a whole prompt: what a common prefix is worth at least."""
+"""Maximum bytes per token over a whole prompt: it gives the minimum tokens of a common prefix."""
 MOSTLY = 0.8
-"""Share of the logged prompts: a few side requests are other texts by nature."""
+"""Share of the logged prompts: a few side requests always have different text."""
 
 
 class WholeRequests(msgspec.Struct):
@@ -46,7 +47,7 @@ class WholeRequests(msgspec.Struct):
 
     count: int
     least: int
-    """Reused by the requests after the first: the fewest."""
+    """Fewest tokens reused by a request after the first."""
     most: int
     smallest: int
     """The shortest prompt."""
@@ -54,10 +55,10 @@ class WholeRequests(msgspec.Struct):
     best: float
     """The largest part of its own prompt that one after the first reused."""
     tokens: int
-    """Of all prompts together."""
+    """Tokens of all prompts together."""
     cached: int
     cold: int
-    """Requests that reused nothing, the first included."""
+    """Requests that reused nothing, including the first."""
 
     @property
     def share(self) -> float:

@@ -10,7 +10,7 @@ from cachedoctor.diagnosis.rules.measured import batch_periods, rolling
 _STRIPPED = "0.18"
 """vLLM takes the header out of /v1/messages from here on (PR 36829; the source of 0.18.0 does, that of 0.17.1 does not)."""
 _STRIPPED_EVERYWHERE = "0.32"
-"""And out of all chat endpoints (run on 0.32; 0.30 does not)."""
+"""vLLM takes it out of all chat endpoints from here on (run on 0.32; 0.30 does not)."""
 
 
 class LoggedHeader(NamedTuple):
@@ -19,7 +19,7 @@ class LoggedHeader(NamedTuple):
     said: str
     """Reuse, as claims name it."""
     confidence: Confidence
-    """High where logged prompts have the header, medium where the endpoint of Claude Code speaks for it."""
+    """High if logged prompts have the header, medium if only the endpoint of Claude Code suggests it."""
     lines: list[Line]
 
 

@@ -12,8 +12,8 @@ _CHANGED = "A block is identified by its tokens and by everything before it. The
 _PUSHED = "The events show each block that leaves the cache. These blocks were stored, evicted to make room, and stored again: the client's text had not changed."
 
 _MOST = 0.7
-"""Share of the computed tokens of the log that a recording has at least of which it is said that it has all: of a log
-that continues after its end it has fewer."""
+"""Minimum share of the log's computed tokens that a recording needs to be called complete: it has fewer if the log
+continues after its end."""
 
 
 def of(session: Session) -> KvEvents | None:

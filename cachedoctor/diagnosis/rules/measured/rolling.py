@@ -25,9 +25,9 @@ MIN_REQUESTS = 4
 MIN_INTERVALS = 2
 """Intervals with traffic before a rolling rate is trusted."""
 LITTLE = 0.05
-"""Share of the prompts below which nothing worth the name is reused: a constant head of 1,000 in 20,000 tokens."""
+"""Share of the prompts below which there is no useful reuse: a constant beginning of 1,000 in 20,000 tokens."""
 SMALLEST_BLOCK = 16
-"""Tokens of a block on a GPU when nothing else is asked for (0.7 to 0.33)."""
+"""Default tokens of a block on a GPU (0.7 to 0.33)."""
 
 _DROPS = (
     "eagle",
@@ -56,9 +56,9 @@ class TrafficStretch(msgspec.Struct, frozen=True):
     share: float
     """Reused share, from 0 to 1."""
     computed: int | None
-    """Tokens."""
+    """Computed tokens."""
     said: str
-    """Words for where that stands."""
+    """Words for the source of the share."""
     evidence: Shown
 
 

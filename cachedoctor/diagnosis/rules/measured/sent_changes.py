@@ -9,7 +9,8 @@ from cachedoctor.model import ClientName, RuledOut, SentBodies, Session
 from cachedoctor.model.measured import SentChange
 
 _OTHERS = 0.15
-"""Share by which a server may reuse more than the given bodies have in common; beyond it they are not of this log."""
+"""Share by which a server may reuse more than the given bodies have in common; beyond it the bodies do not belong to
+this log."""
 
 
 def is_on(session: Session) -> bool:

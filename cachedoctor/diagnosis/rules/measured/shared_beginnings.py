@@ -11,20 +11,20 @@ from cachedoctor.diagnosis.rules.kit import n
 from cachedoctor.model import Remedy, Session
 
 _LEAST = 3
-"""Logged prompts that have to be compared; of given bodies one pair is enough, since somebody chose them."""
+"""Minimum number of compared logged prompts; for given bodies one pair is enough, since the user chose them."""
 _EARLY = 0.1
 """Share of the shorter prompt: a common beginning below it is early."""
 _LATE = 0.5
 """Share from which on a common beginning is worth reusing."""
 CHANGES = ("CD101", "CD102", "CD103", "CD104", "CD105", "CD106", "CD108", "CD110")
-"""Causes of clients that given bodies prove where a log has no requests, or that logged prompts do."""
+"""Causes of clients that given bodies prove if a log has no requests, or that logged prompts prove."""
 CODES = (*CHANGES, "CD111", "CD112")
 """The same, with those of adapters and of salts."""
 WORTH = 0.1
 """Share of all prompt text from which on a cause is worth naming."""
 
 Verdict = Literal["changed", "salted", "adapted", "nothing", "parted", "shared"]
-"""``parted``: they part early, and whether they repeat anything after it is not known."""
+"""``parted``: the prompts diverge early, and it is not known whether they repeat anything after that."""
 
 
 class SharedVerdict(msgspec.Struct, frozen=True):
@@ -32,7 +32,7 @@ class SharedVerdict(msgspec.Struct, frozen=True):
 
     verdict: Verdict
     said: str = ""
-    """Of the first three nothing: causes of clients have rules of their own."""
+    """Empty for the first three: causes of clients have rules of their own."""
     why: str = ""
     remedies: list[Remedy] = msgspec.field(default_factory=list)
 

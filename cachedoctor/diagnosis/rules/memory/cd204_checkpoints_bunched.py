@@ -11,7 +11,7 @@ from cachedoctor.knowledge.decision import EVERY
 LEAST = 3
 """Checkpoints: one prompt alone leaves up to two near its end in every build."""
 CLOSE = 2048
-"""Tokens: neighbours further apart than this are not bunch; a turn of a tool loop is usually shorter."""
+"""Tokens: neighbours further apart than this are not a bunch; a turn of a tool loop is usually shorter."""
 END = 0.75
 """Share of the slot's content: a bunch begins after it."""
 

@@ -13,7 +13,7 @@ from cachedoctor.knowledge.decision import CHANGES
 FIXED = 8673
 """First build that may have the fixed comparison for windows (PR #21510 lies between b8672 and b8929)."""
 PASSED_OVER = 1000
-"""Tokens: an older checkpoint that costs less than this more than the refused one is not a harm."""
+"""Tokens: restoring an older checkpoint instead of the refused one does no harm if it costs less than this."""
 
 
 def refused(s: kit.RuleContext) -> kit.Check | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from cachedoctor.diagnosis.rules import advice, kit
 
 FIXED = 8672
-"""First build looked at that drops every checkpoint reaching beyond the common prefix (PR #20671, after b8353)."""
+"""First checked build that drops every checkpoint reaching beyond the common prefix (PR #20671, after b8353)."""
 
 
 def _stale_window(s: kit.RuleContext) -> bool:

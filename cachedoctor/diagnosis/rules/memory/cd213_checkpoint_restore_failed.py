@@ -6,7 +6,7 @@ from cachedoctor.diagnosis.rules import advice, kit
 from cachedoctor.knowledge import server_options
 
 _SERVER = (b"failed to restore context checkpoint", b"failed to restore SWA checkpoint", b"checkpoint size mismatch")
-"""Words of the server's own lines; libllama's speak of a saved state, whatever it was, and forks have others."""
+"""Words of the server's own lines; libllama's lines only mention a saved state, and forks use other words."""
 
 
 def decide(s: kit.RuleContext) -> kit.Match | None:

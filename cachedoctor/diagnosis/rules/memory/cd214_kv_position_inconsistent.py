@@ -7,7 +7,7 @@ from typing import Any
 from cachedoctor.diagnosis.rules import advice, kit
 
 REFUSED = b"Invalid input batch"
-"""How the server calls it, to its log and to the client; nothing else that it sends is refused so."""
+"""The server's words for it, in its log and to the client; it uses them for no other refusal."""
 
 
 def decide(s: kit.RuleContext) -> kit.Match | None:

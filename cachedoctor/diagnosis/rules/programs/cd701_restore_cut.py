@@ -11,9 +11,9 @@ _STRIDE = 8192
 _LEAST = 512
 """Tokens by which the restored part must be shorter than the match: a few are lost wherever a conversation is resumed."""
 _FAR = 4096
-"""The same where the restored part does not end at a multiple: half the stride."""
+"""The same if the restored part does not end at a multiple of the stride: half of the stride."""
 _WORTH = 8192
-"""Tokens lost in all from which on it is a warning."""
+"""Total lost tokens from which on it is a warning."""
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:

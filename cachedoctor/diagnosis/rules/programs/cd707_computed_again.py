@@ -6,7 +6,7 @@ from cachedoctor.diagnosis.rules import kit
 from cachedoctor.diagnosis.rules.measured import own_settings, shared_beginnings
 
 _WORTH = 1000
-"""Computed tokens from which on silence would read as an all-clear."""
+"""Computed tokens from which on the log would seem to be fine without a finding."""
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:

@@ -52,8 +52,9 @@ _WITHOUT_SPECULATION = kit.Remedy(
 
 
 _BOTH = late(rb"decoding for Qwen3(?:Next|_5)")
-"""Models that 0.5.9 gives the strategy extra_buffer; it refuses it to the others, and 0.5.8 to all with this line
-(server_args.py). Its worker of SGLANG_ENABLE_SPEC_V2 does not keep their states: eagle_worker_v2.py, from 0.5.10 on."""
+"""Models for which 0.5.9 allows the strategy extra_buffer; it refuses it for others, and 0.5.8 refuses it for all with
+this line (server_args.py). With SGLANG_ENABLE_SPEC_V2, its worker does not keep their states; eagle_worker_v2.py does
+from 0.5.10 on."""
 
 
 def _of_speculation(session: kit.Session) -> list[kit.Remedy]:

@@ -6,8 +6,8 @@ from cachedoctor.diagnosis.rules import kit
 from cachedoctor.diagnosis.rules.measured.batch_periods import every, marks
 
 RARE = 0.01
-"""Share of the requests: the server admits more than it has room for if all answers were long, and bets on short ones. A
-bet that is lost now and then costs less than the caution that would avoid it."""
+"""Share of the requests: the server admits more than it has room for if all answers were long, and bets on short ones.
+Occasional retractions cost less than the caution that would avoid them."""
 
 _WHY = "The server admits requests before it knows how long their answers will be. When the pool is full, the last requests lose their memory and wait again; their partial answers are not cached and are recomputed."
 

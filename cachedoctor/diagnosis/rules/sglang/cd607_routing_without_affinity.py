@@ -23,7 +23,7 @@ from cachedoctor.diagnosis.rules.sglang.option_advice import needs_requests
 SPREAD = 0.75
 """Share of the prompt tokens: where conversations stay on their rank, agents reuse more; below it a spread may cost much."""
 BALANCE = 0.5
-"""The rank with fewest requests has this part of those of the one with most: alternating, or by load."""
+"""Minimum ratio of the least used rank's requests to the most used one's: routing alternates, or follows load."""
 
 _WHY = (
     "Each data-parallel rank has its own radix cache, and requests go to ranks in rotation or by load (--load-balance-method), "

@@ -6,7 +6,7 @@ from cachedoctor.diagnosis.rules import kit
 from cachedoctor.diagnosis.rules.measured.batch_periods import LONG, TINY, caching, marks, periods
 
 LATER = 4
-"""Requests after the burst: of fewer the reuse says nothing about what the burst could have shared."""
+"""Requests after the burst: the reuse of fewer does not show what the burst could have shared."""
 
 _WHY = (
     "A prefix enters the cache when the prefill of its request is done. Requests admitted in the same batch cannot "

@@ -34,7 +34,7 @@ from cachedoctor.diagnosis.rules.sglang.option_advice import (
 )
 
 CAUSES = ("CD601", "CD602", "CD603", "CD605", "CD606", "CD607")
-"""Where one of these fired, it says better why nothing is reused."""
+"""If one of these fired, it explains better why nothing is reused."""
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:

@@ -12,7 +12,7 @@ NO_TRACE = (
     "a cache salt or extra_key, a LoRA adapter, an image, a router that sends the requests to several servers, "
     "a request that disables caching"
 )
-"""What parts requests without a word in this log."""
+"""What separates requests without a line in this log."""
 
 
 def extra_buffer(session: Session) -> Remedy:
@@ -75,7 +75,7 @@ def compare_bodies() -> Remedy:
 
 
 LOG_REQUESTS = "--log-requests --log-requests-level 2"
-"""Level 2 writes the beginning of a prompt in all versions; up to 0.4.6 the whole prompt."""
+"""Level 2 logs the beginning of a prompt in all versions; up to 0.4.6 the whole prompt."""
 
 
 def log_requests() -> Remedy:

@@ -6,7 +6,7 @@ from cachedoctor.diagnosis.rules import advice, kit
 from cachedoctor.diagnosis.rules.slots.taken import ALTERNATE, CHANGED_HEAD, length_of, other_held, side_request
 
 OFTEN = 3
-"""Earlier losses of the same kind, before a request without timings is taken for what displaced a conversation."""
+"""Earlier losses of the same kind before a request without timings is assumed to have displaced a conversation."""
 
 
 def decide(s: kit.RuleContext) -> kit.Match | None:

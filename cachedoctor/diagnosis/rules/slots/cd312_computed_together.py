@@ -5,13 +5,13 @@ from __future__ import annotations
 from cachedoctor.diagnosis.rules import advice, kit
 
 LAST = 4
-"""Tokens: a prompt of which another one has all but so many is the same."""
+"""Tokens: two prompts count as the same if one has all but this many of the other's."""
 NEAR = 16
-"""Tokens: a prompt that shares all but so many of another one continues it."""
+"""Tokens: a prompt that has all but this many of another one's continues it."""
 LENGTHS = 3
-"""Lengths in which several prompts were computed at once: fewer are chance, or those of a template."""
+"""Lengths at which several prompts were computed at once: fewer may be chance, or a template."""
 NOTABLE = 1000
-"""Tokens that a report does not pass over, whatever else is in it."""
+"""Tokens that a report always mentions, whatever else it contains."""
 _BODIES = ["cachedoctor analyze server.log --requests bodies.jsonl"]
 _ONE_FIRST = kit.Remedy(
     "Send the first request alone and the next requests after its answer: each request then finds the beginning in the slot. More slots or a larger RAM cache "

@@ -8,9 +8,9 @@ from cachedoctor.knowledge.decision import FRAME
 from cachedoctor.model import Request, RuledOut
 
 CHANGED_HEAD = ("CD101", "CD102", "CD108")
-"""Codes of the changes of a prompt that leave the same lengths as a slot that was taken."""
+"""Codes of the changes of a prompt that leave the same lengths as a slot that another conversation took."""
 ALTERNATE = RuledOut("prefix-diverges-early", "the prompt lengths alternate between conversations on this slot")
-"""The look-alike that lengths in turn exclude."""
+"""The look-alike that alternating lengths exclude."""
 
 
 def other_held(s: RuleContext) -> bool:

@@ -9,7 +9,7 @@ from cachedoctor.diagnosis.rules.measured.rolling import TrafficStretch
 _CHEAP = 256
 """Tokens of a prompt below which it does not matter whether it is computed."""
 _LARGE = 256
-"""Tokens of a block that prompts often do not fill; of a model with full attention in all layers it has 16."""
+"""Block size in tokens that prompts often do not fill; a block has 16 if all layers have full attention."""
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:

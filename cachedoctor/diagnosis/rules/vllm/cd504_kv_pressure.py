@@ -8,9 +8,9 @@ from cachedoctor.diagnosis.rules.vllm import kv_flow
 from cachedoctor.diagnosis.rules.vllm.kv_flow import KvFlow
 
 _CLOSE = 0.1
-"""Share by which what was reused may differ from what a replay of the bodies says, to prove it."""
+"""Maximum difference between the reused share and that of a replay of the bodies, for the replay to prove it."""
 _PARTIAL = 1
-"""Blocks that each request leaves unfilled: they are taken again without anything being lost."""
+"""Blocks that each request leaves unfilled: they are reallocated without any loss."""
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:

@@ -8,7 +8,7 @@ from cachedoctor.diagnosis.rules import kit
 from cachedoctor.diagnosis.rules.measured import rolling
 
 _RETRIED = 1.5
-"""Times the prompt tokens that look-ups must be: requests that are running were looked up and have not ended."""
+"""Minimum ratio of looked-up tokens to prompt tokens: running requests were looked up and have not ended."""
 _TRUTH = kit.Remedy(
     "Pass the responses, which have the correct number for each request.",
     ["--enable-prompt-tokens-details", "cachedoctor analyze vllm.log --responses responses.jsonl"],

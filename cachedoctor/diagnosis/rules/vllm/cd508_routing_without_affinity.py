@@ -8,7 +8,7 @@ from cachedoctor.diagnosis.rules import kit
 from cachedoctor.diagnosis.rules.measured import rolling
 
 _MOST = 0.5
-"""Share of the turns that must reuse less than the turn before left, to call it alternating."""
+"""Share of turns that must reuse less than the previous turn left, to call routing alternating."""
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:

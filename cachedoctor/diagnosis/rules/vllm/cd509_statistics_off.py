@@ -37,7 +37,7 @@ _METRICS = kit.Remedy(
         "cachedoctor analyze vllm.log --metrics before.txt --metrics after.txt",
     ],
 )
-"""Not with --disable-log-stats: /metrics has no series of vLLM then (run on 0.32)."""
+"""Not with --disable-log-stats: /metrics then has no vLLM series (tested with 0.32)."""
 
 
 def _several(session: kit.Session) -> kit.SessionFinding:

@@ -10,9 +10,9 @@ from cachedoctor.diagnosis.rules.vllm import kv_flow
 
 _CAUSES = ("CD501", "CD502", "CD503", "CD513", "CD514", "CD515")
 _WORTH = 10_000
-"""Tokens: less computed in all costs too little to say that the prompts should have shared it."""
+"""Tokens: if fewer were computed in total, the cost is too small to say that the prompts should have shared them."""
 _HALF = 0.5
-"""Share reused from which on a cache with room is not asked about: first visits and new turns take the rest."""
+"""Reused share from which on a cache with room is not reported: first requests and new turns explain the rest."""
 _MANY = 20
 """Requests: with fewer the first ones of their conversations count for too much."""
 

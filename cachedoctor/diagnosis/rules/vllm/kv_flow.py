@@ -11,16 +11,16 @@ from cachedoctor.diagnosis.rules.measured import rolling
 from cachedoctor.model import Bucket, Counters, SamplePeriod, Session
 
 _OVERFLOW = 1.5
-"""Times the cache that computed and generated tokens must fill: once is what a first visit of every prompt takes."""
+"""Times that computed and generated tokens must fill the cache: the first request of every prompt may fill it once."""
 _LOW = 0.5
-"""Share reused from which on the cache does its work."""
+"""Reused share above which the cache works well."""
 
 
 class KvFlow(msgspec.Struct, frozen=True):
     """What went through a cache, and what came back."""
 
     written: int
-    """Tokens."""
+    """Tokens that went through the cache."""
     share: str
     """Words for what was reused."""
     evidence: rolling.Shown
@@ -66,17 +66,17 @@ def _flows(session: Session) -> list[KvFlow]:
 
 
 _LEAST = 20
-"""Requests before their distribution says anything."""
+"""Requests that are needed before their distribution shows anything."""
 _GROUP = 0.2
 """Share of the requests that each group must have."""
 _GAP = 2
-"""Bars between the groups that are next to empty; a bar ends at two to two and a half times the one before."""
+"""Almost empty histogram buckets between the groups; each bucket ends at two to two and a half times the previous one."""
 LONG = 256
-"""Tokens of a prompt from which on a block of any usual size is small beside it."""
+"""Tokens of a prompt from which on a block of any usual size is small compared with it."""
 _NOTHING = 0.05
 """Share of its prompt up to which a request reused almost nothing."""
 _EMPTY = 0.02
-"""Share of the requests up to which a bar counts as empty."""
+"""Share of the requests up to which a bucket counts as empty."""
 
 
 class RequestGroups(msgspec.Struct, frozen=True):
@@ -85,11 +85,11 @@ class RequestGroups(msgspec.Struct, frozen=True):
     low: int
     """Requests that computed little."""
     low_most: float
-    """Tokens that each of them computed at most."""
+    """Maximum tokens that one of them computed."""
     high: int
     """Requests that computed nearly all of their prompt."""
     high_least: float
-    """Tokens that each of them computed at least."""
+    """Minimum tokens that one of them computed."""
 
 
 def groups(session: Session) -> Iterator[tuple[RequestGroups, str]]:

@@ -13,7 +13,7 @@ from cachedoctor.model import Request
 KEPT = 64
 """Tokens: a request that lacks no more than this of the slot's content continues it."""
 RETURNS = 2
-"""Times that a prompt must extend an earlier one than the slot held, once with no other reading."""
+"""Turns that must continue another conversation than the slot held, at least one without another explanation."""
 _SAME_PLACE = 24
 """Tokens: common prefixes that differ by no more end at the same place: the first words of two chats may be alike."""
 
@@ -33,9 +33,9 @@ class TurnReading(msgspec.Struct):
     returns: int
     """Turns that continued another conversation than the slot held."""
     sure: int
-    """Of these, the ones that what the slot held could not have become."""
+    """Of these, the ones that the slot's content could not have grown into."""
     longest: int = 0
-    """Of them, the ones that are longer than all that was left before."""
+    """Of them, the ones longer than everything that earlier turns left."""
 
     @property
     def holds(self) -> bool:
@@ -91,17 +91,17 @@ SAME_PLACE = 24
 WINDOW = 16
 """Prompts that are compared."""
 LEAST = 8
-"""Prompts that it takes to see an order or none; up to five conversations in turn have begun by the first half."""
+"""Prompts needed to see an order or none: in the first half, up to five alternating conversations have begun."""
 GROWING = 0.6
-"""Share of steps from one prompt to the next that grow, above which these are turns: conversations of three turns reach
-two thirds, prompts in random order a half."""
+"""Share of growing steps between prompts above which these are turns: conversations of three turns reach two thirds,
+prompts in random order a half."""
 ORDER = 0.25
 """Excess of pairs in which the later prompt could contain the earlier one (Kendall); conversations that alternate
 on a slot have few growing steps, but every round is longer than the one before."""
 SHORT = 0.25
 """Share of the largest prompt below which one is a side request between the turns of a conversation."""
 TURNS_AGAIN = 0.8
-"""Share of growing steps from which on prompts that had been taken for separate ones are turns after all."""
+"""Share of growing steps from which on prompts that seemed to be separate ones are turns after all."""
 
 
 class OneShot(msgspec.Struct, gc=False):
@@ -112,7 +112,7 @@ class OneShot(msgspec.Struct, gc=False):
     """Tokens of the common prefix; None for the first prompt, which had nothing to share."""
     prompt: int
     total: int
-    """Prompt + reply."""
+    """Tokens of prompt and reply."""
 
 
 class CommonHeads:
@@ -121,7 +121,7 @@ class CommonHeads:
     def __init__(self) -> None:
         self._seen: deque[OneShot] = deque(maxlen=4 * WINDOW)
         self._separate: list[int] = []
-        """Heads after which separate prompts were seen."""
+        """Common prefixes after which separate prompts were seen."""
 
     def note(self, diverged: OneShot, *, roomy: bool = False) -> list[OneShot]:
         """Take a prompt; returns those of its head when they are separate prompts, else none.

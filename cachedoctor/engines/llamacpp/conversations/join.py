@@ -25,7 +25,7 @@ from cachedoctor.model import Mark, Request
 MAX_THREADS = 64
 """Threads remembered per session; the one unused for longest is forgotten."""
 UNSEEN = 8
-"""Tokens by which what came back from the RAM cache may be shorter or longer than what it had held."""
+"""Tokens by which what was restored from the RAM cache may be shorter or longer than what it had held."""
 WINDOW = 8
 """Requests of a thread that can still turn out to be another's."""
 SPAN = 64
@@ -36,7 +36,7 @@ class Taken(msgspec.Struct, frozen=True):
     """Another conversation took the copy of one out of the RAM cache, which no longer holds it."""
 
     prefix: int
-    """Tokens at which the two part."""
+    """Tokens at which the two diverge."""
     mark: Mark
     """The line that says that a copy was taken."""
 
@@ -80,18 +80,18 @@ class Lengths(msgspec.Struct, frozen=True, gc=False):
     prefix: int | None
     """Longest common prefix with what its slot held."""
     exact: bool
-    """That was printed."""
+    """Whether that was printed."""
     held: int | None
-    """What its slot held."""
+    """Tokens that its slot held."""
     held_thread: int | None
     f_keep: float | None
     first_line: int
     swapped: bool
     """A prompt came back from the RAM cache for it."""
     searched: bool
-    """The RAM cache, which has lost nothing, was searched for one."""
+    """The RAM cache, which has evicted nothing, was searched for one."""
     unseen: bool = False
-    """More was reused than its slot held of it: the RAM cache brought it back, in a log that hides it."""
+    """More was reused than its slot held of it: the RAM cache restored it, in a log that hides that."""
     roomy: bool = False
     """The RAM cache is known to have kept all that left a slot, so that a turn of a conversation would have got it
     back."""
@@ -111,11 +111,11 @@ class Moved(msgspec.Struct):
     turn: InterleavedTurn
     thread: int
     number: int
-    """Of its turn; 0 for the first of its thread."""
+    """Number of its turn; 0 for the first of its thread."""
     total: int
     """Tokens of the turn before it in its own thread; 0 when it is the first."""
     held_thread: int | None = None
-    """Whose text its slot held."""
+    """Conversation whose text its slot held."""
 
 
 def _left(request: Request, turn: InterleavedTurn) -> bool:
@@ -180,7 +180,7 @@ class Conversations:
         self._next = 0
         self._heads = CommonHeads()
         self._side_requests = False
-        """It is proven that prompts with nothing in common, though longer, were other conversations here."""
+        """It is proven that longer prompts without a common prefix were other conversations here."""
 
     def get(self, id: int | None) -> Thread | None:
         """Return the thread with this number, if it is still remembered."""
