@@ -133,7 +133,9 @@ class RuleContext:
         self.server_lost: int = (r.lost_server or 0) if lost else 0
         """Tokens of the common prefix that the server did not reuse."""
         taken = bool(lost) and own is False and r.thread_turn > 0
-        self.slot_taken = taken and not r.uncached and not _returned(r) and not self.forked
+        self.slot_taken = (
+            taken and not r.uncached and not _returned(r) and not self.forked and "slot_copy" not in r.marks
+        )
         """A known thread came back to a slot with another's content, nothing from RAM helped, and it lost by it: by its
         text, where that is known, its beginning was still the same."""
 
@@ -150,6 +152,18 @@ class RuleContext:
     def returns(self) -> bool:
         """Whether the RAM cache brought back a conversation that had lost its slot."""
         return self._remembered is not None and self._remembered.returns
+
+    @property
+    def has_own_changed(self) -> bool:
+        """Whether its slot, or another one, still held its last prompt, by the lengths, and nearly all of that was lost."""
+        if self.known or self.request.text_lcp is not None or not self.early:
+            return False
+        return bool(self.lost) and (self.own_slot is True or "slot_copy" in self.request.marks)
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether only lengths make it a turn of a conversation, on a server whose prompts seldom go on."""
+        return self._remembered is not None and self._remembered.doubts and not self.known
 
     @property
     def is_infill(self) -> bool:

@@ -148,12 +148,15 @@ class Diagnosis:
         if request.outcome in _HEALTHY and not _may_show(request):
             judged = Judged(request)
             memory.remember(judged)
+            if request.outcome == "reused" and request.thread_turn:
+                self.settled += memory.weigh(request.index, request.cached_tokens or 0)
             return judged
         before, served = memory.before(request)
         setup = self._setup_of(request.facts)
         s = RuleContext(
             request, setup, before, served, len(memory.known), memory.steals, self._options, difference, memory
         )
+        self.settled += memory.weigh(request.index, s.lost if s.slot_taken else -s.lost if s.has_own_changed else 0)
         codes = self._fired(s, session, memory)
         if s.slot_taken:
             memory.steals += 1

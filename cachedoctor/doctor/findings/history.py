@@ -90,6 +90,30 @@ class FindingHistory(msgspec.Struct, gc=False):
     """Threads, and codes of the rules that decided what they had left open of them."""
     returns: bool = False
     """The RAM cache restored a conversation whose slot held another one."""
+    weighed: dict[int, int] = msgspec.field(default_factory=dict)
+    """What the last requests say, by number: tokens of conversations that came back, negative of prompts that had
+    changed."""
+    balance: int = 0
+    """Sum of what all requests say; below 0 the client changes its prompts more than conversations come back."""
+    doubts: bool = False
+    """Whether that was the sum when the rules were asked last."""
+
+    def weigh(self, index: int, tokens: int) -> list[Request]:
+        """Count what a request says; returns the losses of conversations that came back, if they are seen otherwise now."""
+        if tokens:
+            self.weighed[index] = tokens
+            self.balance += tokens
+            if len(self.weighed) > _FINAL:
+                del self.weighed[next(iter(self.weighed))]
+        if self.doubts is (self.balance < 0):
+            return []
+        self.doubts = not self.doubts
+        last = (judged.request for queue in self.slots.values() for judged in queue)
+        return [
+            one
+            for one in last
+            if self.weighed.get(one.index, 0) > 0 and one.lost_tokens and 0 < index - one.index < _FINAL
+        ]
 
     def remember(self, judged: Judged) -> None:
         """Take a request; the rules have been asked about it."""
@@ -141,6 +165,7 @@ class FindingHistory(msgspec.Struct, gc=False):
 
     def forget(self, index: int) -> None:
         """Forget the request with this number: it is seen otherwise now."""
+        self.balance -= self.weighed.pop(index, 0)
         for queue in (*self.threads.values(), *self.slots.values()):
             for judged in queue:
                 if judged.request.index == index:
