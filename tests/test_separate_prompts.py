@@ -123,7 +123,7 @@ class AtWork:
     """What other slots served, by the number of the request that was at work meanwhile."""
 
     returns = False
-    doubts = False
+    doubts = strict = False
 
     def __init__(self, **beside: Request) -> None:
         self._beside = beside

@@ -46,7 +46,7 @@ class RuleContext:
     """A finished request, its server, what came before it, and the numbers that every rule asks for."""
 
     __slots__ = (
-        "_remembered", "_replayed", "before", "client_lost", "difference", "early", "facts", "first", "history", "known", "late",
+        "_remembered", "_replayed", "before", "client_lost", "difference", "early", "elsewhere", "facts", "first", "history", "known", "late",
         "lcp", "lcp_at_most", "lost", "min_prompt", "own_slot", "pinned", "request", "rough", "server_lost", "setup",
         "slot_before", "slot_taken", "steals", "text_alone", "threads", "whole",
     )  # fmt: skip
@@ -132,10 +132,11 @@ class RuleContext:
         """Tokens that the client changed; 0 when the prompt only repeats or extends what the slot held."""
         self.server_lost: int = (r.lost_server or 0) if lost else 0
         """Tokens of the common prefix that the server did not reuse."""
-        taken = bool(lost) and own is False and r.thread_turn > 0
-        self.slot_taken = (
-            taken and not r.uncached and not _returned(r) and not self.forked and "slot_copy" not in r.marks
-        )
+        kept = "slot_copy" in r.marks
+        elsewhere = self.elsewhere = kept and bool(lost) and r.reference_lcp == r.reference_tokens
+        """Another slot held the whole last turn of this conversation, and was not chosen."""
+        taken = bool(lost) and own is False and r.thread_turn > 0 and not (kept or _returned(r) or self.forked)
+        self.slot_taken = (taken or elsewhere) and not r.uncached
         """A known thread came back to a slot with another's content, nothing from RAM helped, and it lost by it: by its
         text, where that is known, its beginning was still the same."""
 
@@ -159,6 +160,12 @@ class RuleContext:
         if self.known or self.request.text_lcp is not None or not self.early:
             return False
         return bool(self.lost) and (self.own_slot is True or "slot_copy" in self.request.marks)
+
+    @property
+    def is_strict(self) -> bool:
+        """Whether the server is known to pass over slots that hold most of a prompt, so that one conversation is in
+        several."""
+        return self._remembered is not None and self._remembered.strict
 
     @property
     def is_doubtful(self) -> bool:
@@ -296,10 +303,10 @@ def _prompt_at_most(r: Request, reference: int) -> int:
 def _returned(r: Request) -> bool:
     """Whether the RAM cache brought its prompt back, or its own text says that its beginning was another one."""
     kept = r.text_lcp is None or r.text_lcp - (r.cached_tokens or 0) >= MIN_LOST
-    return bool(r.restored_from_ram) or not kept or _came_back(r)
+    return bool(r.restored_from_ram) or not kept or came_back(r)
 
 
-def _came_back(r: Request) -> bool:
+def came_back(r: Request) -> bool:
     """More was reused than a slot that was chosen by its age can have held: RAM brought it back, in a log that hides that."""
     return r.seen.choice.selected_by == "lru" and (r.cached_tokens or 0) > RETURNED * (r.prompt_tokens or 0)
 

@@ -6,6 +6,7 @@ from collections import deque
 
 import msgspec
 
+from cachedoctor.diagnosis.rules.context import came_back
 from cachedoctor.model import Judged, Request
 
 LEAST = 256
@@ -90,6 +91,8 @@ class FindingHistory(msgspec.Struct, gc=False):
     """Threads, and codes of the rules that decided what they had left open of them."""
     returns: bool = False
     """The RAM cache restored a conversation whose slot held another one."""
+    strict: bool = False
+    """The server does not choose slots by a similarity that others choose them by."""
     weighed: dict[int, int] = msgspec.field(default_factory=dict)
     """What the last requests say, by number: tokens of conversations that came back, negative of prompts that had
     changed."""
@@ -121,6 +124,8 @@ class FindingHistory(msgspec.Struct, gc=False):
         number, thread, held, served = request.index, request.thread, request.held_thread, self.slots.get(request.slot)
         if (request.restored_from_ram or (held != thread and held is not None)) and request.outcome == "reused":
             self.returns = self.returns or request.thread_turn > 0
+        if not self.strict and request.facts.setting("cache_ram_mib") == 0:
+            self.strict = came_back(request)
         if not served:
             self.slots[request.slot] = deque((judged,), maxlen=_FINAL)
         else:
