@@ -18,6 +18,8 @@ RAM_LEAST = 0.25
 """Share of a prompt in the RAM cache that must be kept for it to be given back (b6751 and newer)."""
 RETURNED = 0.5
 """Share of a prompt: a slot chosen by its age (LRU) holds less of it, whatever similarity is required."""
+MOVED = 0.75
+"""Share of a prompt that is reused at least where the server moved it to another place."""
 SAVED = 0.5
 """Share of a slot's content: if a prompt keeps less of it, it is saved to the RAM cache first (b6751 and newer)."""
 SHORT = 0.25
@@ -100,6 +102,7 @@ class RuleContext:
             worth = (_longest(r) if prompt is None else prompt) >= self.min_prompt
         else:
             worth = prompt is not None and prompt >= self.min_prompt and r.outcome in ("partial", "reprocessed")
+            worth = worth and not _moved(r)
         lost = self.lost = (r.lost_tokens or 0) if worth else 0
         """Reference - cached in tokens; 0 if unknown or negligible."""
         self.lcp = lcp
@@ -169,8 +172,14 @@ class RuleContext:
 
     @property
     def is_doubtful(self) -> bool:
-        """Whether only lengths make it a turn of a conversation, on a server whose prompts seldom go on."""
-        return self._remembered is not None and self._remembered.doubts and not self.known
+        """Whether only lengths make it a turn of a conversation, where they say little: prompts seldom go on, or never and
+        all have one beginning, or conversations are kept in files."""
+        past = self._remembered
+        if past is None or self.known or self.request.text_lcp is not None:
+            return False
+        if self.request.seen.choice.selected_by == "lru" and (past.doubts or past.files):
+            return True
+        return not past.went_on and (self.lcp or 0) > FRAME
 
     @property
     def is_infill(self) -> bool:
@@ -304,6 +313,15 @@ def _returned(r: Request) -> bool:
     """Whether the RAM cache brought its prompt back, or its own text says that its beginning was another one."""
     kept = r.text_lcp is None or r.text_lcp - (r.cached_tokens or 0) >= MIN_LOST
     return bool(r.restored_from_ram) or not kept or came_back(r)
+
+
+def _moved(r: Request) -> bool:
+    """Whether the server moved what is left of a history whose beginning was dropped (--cache-reuse): it reused most of the
+    prompt, and much more than the slot's content begins with. What follows may all be new."""
+    prompt, cached = r.prompt_tokens or 0, r.cached_tokens or 0
+    if r.similarity is None or r.restored_from_ram or r.seen.choice.found_keep is not None:
+        return False
+    return cached >= MOVED * prompt and (r.similarity + 0.001) * prompt + FRAME < cached
 
 
 def came_back(r: Request) -> bool:

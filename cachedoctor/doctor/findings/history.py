@@ -93,13 +93,22 @@ class FindingHistory(msgspec.Struct, gc=False):
     """The RAM cache restored a conversation whose slot held another one."""
     strict: bool = False
     """The server does not choose slots by a similarity that others choose them by."""
+    went_on: bool = False
+    """A conversation continued what its slot, or a copy, held of it."""
+    files: bool = False
+    """Slots were filled from files."""
     weighed: dict[int, int] = msgspec.field(default_factory=dict)
     """What the last requests say, by number: tokens of conversations that came back, negative of prompts that had
     changed."""
     balance: int = 0
     """Sum of what all requests say; below 0 the client changes its prompts more than conversations come back."""
-    doubts: bool = False
-    """Whether that was the sum when the rules were asked last."""
+    told: tuple[bool, bool, bool] = (False, False, False)
+    """What the rules knew of ``doubts``, ``went_on`` and ``files`` when they were asked last."""
+
+    @property
+    def doubts(self) -> bool:
+        """Whether more tokens were lost by prompts that had changed than belong to conversations that came back."""
+        return self.balance < 0
 
     def weigh(self, index: int, tokens: int) -> list[Request]:
         """Count what a request says; returns the losses of conversations that came back, if they are seen otherwise now."""
@@ -108,9 +117,10 @@ class FindingHistory(msgspec.Struct, gc=False):
             self.balance += tokens
             if len(self.weighed) > _FINAL:
                 del self.weighed[next(iter(self.weighed))]
-        if self.doubts is (self.balance < 0):
+        known = self.doubts, self.went_on, self.files
+        if known == self.told:
             return []
-        self.doubts = not self.doubts
+        self.told = known
         last = (judged.request for queue in self.slots.values() for judged in queue)
         return [
             one
@@ -124,6 +134,8 @@ class FindingHistory(msgspec.Struct, gc=False):
         number, thread, held, served = request.index, request.thread, request.held_thread, self.slots.get(request.slot)
         if (request.restored_from_ram or (held != thread and held is not None)) and request.outcome == "reused":
             self.returns = self.returns or request.thread_turn > 0
+        self.went_on = self.went_on or (request.outcome == "reused" and request.thread_turn > 0)
+        self.files = self.files or "slot_file" in request.marks
         if not self.strict and request.facts.setting("cache_ram_mib") == 0:
             self.strict = came_back(request)
         if not served:
