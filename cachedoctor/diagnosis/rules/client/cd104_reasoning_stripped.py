@@ -50,8 +50,10 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
     since = [h for h in s.history if (h.prompt_tokens or 0) > end]
     if not since or not all(h.outcome == "reused" for h in since):
         return None  # the turns in between must have kept that reply
-    if (s.request.prompt_tokens or 0) < (since[-1].prompt_tokens or 0) and not s.known:
-        return None  # shorter than the turn before: a new conversation that begins with what the first prompt had
+    if (since[0].common_prefix_tokens or since[0].cached_tokens or 0) < end - _SLACK_AFTER:
+        return (
+            None  # nor did the first of them continue that turn: it is only a beginning that several conversations have
+        )
     return kit.Match(cost_of_change(s), "medium")
 
 
