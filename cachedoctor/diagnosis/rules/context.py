@@ -34,6 +34,18 @@ class Remembered(Protocol):
     returns: bool
     """Whether the RAM cache restored what another conversation had displaced: it is on, and it works."""
 
+    strict: bool
+    """A slot was chosen by its age although it held more than half of a prompt, without a RAM cache: the similarity that
+    the server requires is high."""
+    went_on: bool
+    """A conversation continued what its slot, or a copy, held of it."""
+    files: bool
+    """Slots were filled from files."""
+
+    @property
+    def doubts(self) -> bool:
+        """Whether more tokens were lost by prompts that had changed than belong to conversations that came back."""
+
     def beside(self, request: Request) -> list[Request]:
         """Give what other slots served while this request was at work."""
 

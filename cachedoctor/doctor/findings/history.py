@@ -111,7 +111,7 @@ class FindingHistory(msgspec.Struct, gc=False):
         return self.balance < 0
 
     def weigh(self, index: int, tokens: int) -> list[Request]:
-        """Count what a request says; returns the losses of conversations that came back, if they are seen otherwise now."""
+        """Count what a request says; returns losses of conversations that came back, if they are seen otherwise now."""
         if tokens:
             self.weighed[index] = tokens
             self.balance += tokens

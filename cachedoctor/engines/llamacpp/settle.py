@@ -478,8 +478,8 @@ def turn(
 
 
 def _whole_elsewhere(choice: Choice, cached: int, talk: Conversations) -> Thread | None:
-    """The conversation whose last turn an idle slot held, all of it in the prompt, that was compared and not chosen: the
-    server requires more similarity than that."""
+    """The conversation whose last turn, all of it in the prompt, an idle slot held that was compared and not chosen:
+    the server requires more similarity than that."""
     if choice.selected_by != "lru" or choice.found_keep is not None:
         return None
     kept = [one for one in choice.others if one.lcp == one.length and one.length > cached + KEPT]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from cachedoctor.diagnosis.rules import advice, kit
 from cachedoctor.diagnosis.rules.slots.taken import ALTERNATE, CHANGED_HEAD, other_held
 
-
 _STRICT = kit.RuledOut(
     "similarity-threshold",
     "not excluded: the server took slots by their age although they held most of the prompt, so -sps is high, and a conversation does not always get its own slot",
