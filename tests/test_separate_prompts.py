@@ -124,7 +124,7 @@ class AtWork:
 
     returns = False
     doubts = strict = files = False
-    went_on = True
+    in_turn = True
 
     def __init__(self, **beside: Request) -> None:
         self._beside = beside

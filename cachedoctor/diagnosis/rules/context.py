@@ -37,8 +37,9 @@ class Remembered(Protocol):
     strict: bool
     """A slot was chosen by its age although it held more than half of a prompt, without a RAM cache: the similarity that
     the server requires is high."""
-    went_on: bool
-    """A conversation continued what its slot, or a copy, held of it."""
+    in_turn: bool
+    """A conversation went on, or a prompt was shorter than the one before it in its slot: they do not just come in the
+    order of their lengths."""
     files: bool
     """Slots were filled from files."""
 
@@ -184,14 +185,14 @@ class RuleContext:
 
     @property
     def is_doubtful(self) -> bool:
-        """Whether only lengths make it a turn of a conversation, where they say little: prompts seldom go on, or never and
-        all have one beginning, or conversations are kept in files."""
+        """Whether only lengths make it a turn of a conversation, where they say little: prompts seldom go on, or come in
+        the order of their lengths behind one beginning, or conversations are kept in files."""
         past = self._remembered
         if past is None or self.known or self.request.text_lcp is not None:
             return False
         if self.request.seen.choice.selected_by == "lru" and (past.doubts or past.files):
             return True
-        return not past.went_on and (self.lcp or 0) > FRAME
+        return not past.in_turn and (self.lcp or 0) > FRAME
 
     @property
     def is_infill(self) -> bool:

@@ -93,8 +93,8 @@ class FindingHistory(msgspec.Struct, gc=False):
     """The RAM cache restored a conversation whose slot held another one."""
     strict: bool = False
     """The server does not choose slots by a similarity that others choose them by."""
-    went_on: bool = False
-    """A conversation continued what its slot, or a copy, held of it."""
+    in_turn: bool = False
+    """A conversation went on, or a prompt was shorter than the one before it in its slot."""
     files: bool = False
     """Slots were filled from files."""
     weighed: dict[int, int] = msgspec.field(default_factory=dict)
@@ -103,7 +103,7 @@ class FindingHistory(msgspec.Struct, gc=False):
     balance: int = 0
     """Sum of what all requests say; below 0 the client changes its prompts more than conversations come back."""
     told: tuple[bool, bool, bool] = (False, False, False)
-    """What the rules knew of ``doubts``, ``went_on`` and ``files`` when they were asked last."""
+    """What the rules knew of ``doubts``, ``in_turn`` and ``files`` when they were asked last."""
 
     @property
     def doubts(self) -> bool:
@@ -117,7 +117,7 @@ class FindingHistory(msgspec.Struct, gc=False):
             self.balance += tokens
             if len(self.weighed) > _FINAL:
                 del self.weighed[next(iter(self.weighed))]
-        known = self.doubts, self.went_on, self.files
+        known = self.doubts, self.in_turn, self.files
         if known == self.told:
             return []
         self.told = known
@@ -134,7 +134,9 @@ class FindingHistory(msgspec.Struct, gc=False):
         number, thread, held, served = request.index, request.thread, request.held_thread, self.slots.get(request.slot)
         if (request.restored_from_ram or (held != thread and held is not None)) and request.outcome == "reused":
             self.returns = self.returns or request.thread_turn > 0
-        self.went_on = self.went_on or (request.outcome == "reused" and request.thread_turn > 0)
+        self.in_turn = self.in_turn or (request.outcome == "reused" and request.thread_turn > 0)
+        if served and served[-1].request.index < number:
+            self.in_turn |= 0 < (request.prompt_tokens or 0) < (served[-1].request.prompt_tokens or 0)
         self.files = self.files or "slot_file" in request.marks
         if not self.strict and request.facts.setting("cache_ram_mib") == 0:
             self.strict = came_back(request)

@@ -187,8 +187,8 @@ def _others_share(s: kit.RuleContext) -> bool:
 
 
 def _one_head(s: kit.RuleContext) -> bool:
-    """Whether it shares a large part of itself with what another conversation left, on a server where none ever went on:
-    so do separate prompts behind one instruction."""
+    """Whether it shares a large part of itself with what another conversation left, where prompts come in the order
+    of their lengths: so do separate prompts behind one instruction."""
     return s.own_slot is False and s.is_doubtful and (s.lcp or 0) >= LARGE * (s.request.prompt_tokens or 0)
 
 
