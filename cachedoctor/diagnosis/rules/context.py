@@ -198,6 +198,10 @@ class RuleContext:
         """Whether a rule, which asks about itself, decided on a request of the conversation what it leaves open."""
         return self._remembered is not None and self._remembered.is_settled(self.request.thread, code)
 
+    def said_last(self, code: str) -> bool:
+        """Whether a rule, which asks about itself, fired on the last request of the history."""
+        return bool(self.before) and code in self.before[-1].verdict.codes
+
     @property
     def replayed(self) -> Replay:
         """What the server's build had to reuse, given what the slot held; names the numbers that are missing."""
@@ -328,6 +332,6 @@ def _leaves_no_copy(r: Request) -> bool:
 
     Where the RAM cache was searched, the slot was saved before: a line about that is missing.
     """
-    if r.ram_saved or "ram" in r.marks or r.slot_named or not r.held_tokens or r.processed_tokens is None:
+    if r.seen.choice.selected_by != "lru" and (r.f_keep is None or r.f_keep >= SAVED):
         return False
-    return r.seen.choice.selected_by == "lru" or (r.f_keep is not None and r.f_keep < SAVED)
+    return not (r.ram_saved or "ram" in r.marks or r.slot_named or not r.held_tokens or r.processed_tokens is None)

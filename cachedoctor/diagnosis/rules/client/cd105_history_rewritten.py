@@ -77,8 +77,7 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
         or s.is_infill
     ):
         return None
-    earlier = s.said_before("CD105")
-    again = not _wanted(s) and (sum(earlier) >= 2 or earlier[-1:] == [True])
+    again = not _wanted(s) and (s.said_last("CD105") or sum(s.said_before("CD105")) >= 2)
     # A single edit or compaction was wanted: no fix would have saved it. Nor is a changed reply sent again as a whole.
     tokens = cost_of_change(s) if again and not _in_last_reply(s) else 0
     if again and (lengths.one_form(s) or s.is_settled("CD105")):
@@ -132,7 +131,7 @@ def _in_last_reply(s: kit.RuleContext) -> bool:
 
 def _goes_on(s: kit.RuleContext) -> bool:
     """Whether the place of a change that was said before has only become early, as the conversation grew after it."""
-    if not s.own_slot or s.lcp is None or s.said_before("CD105")[-1:] != [True]:
+    if not s.own_slot or s.lcp is None or not s.said_last("CD105"):
         return False
     return s.lcp >= (s.history[-1].common_prefix_tokens or 0) - SAME_PLACE
 
@@ -163,7 +162,7 @@ def _once_more(s: kit.RuleContext) -> bool:
 
 
 def _in_prompts(s: kit.RuleContext, first: kit.First) -> kit.Match:
-    again = not _wanted(s) and s.said_before("CD105")[-1:] == [True]
+    again = not _wanted(s) and s.said_last("CD105")
     by_hand = not again and not (s.early and _of_head(first.place))  # nobody edits the head in the middle of a chat
     match = from_prompts(s, first, 0 if by_hand or _all_new(s) else cost_of_change(s))
     if not again and (first.place or "").startswith(_OPENING):
