@@ -32,6 +32,8 @@ class _InputCause(msgspec.Struct, gc=False):
     key: Key
     group: MatchGroup | None = None
     """Its matches that are final."""
+    rank: tuple[bool, int, int] = (False, -1, -1)
+    """Rank of the worst of these matches."""
     waiting: int = 0
     """Matches that can still be taken back."""
 
@@ -42,6 +44,7 @@ class _Cost(msgspec.Struct, gc=False):
     entry: _InputCause
     rule: RequestRule
     match: Match
+    rank: tuple[bool, int, int]
     ns: int
     at_depth: bool
     context: RuleContext | None
@@ -103,9 +106,11 @@ class FindingGroups:
         if entry is None:
             entry = self._entries[key] = _InputCause(key)
         entry.waiting += 1
-        worse = entry.group is None or _rank(match) > _rank(entry.group.worst)
+        rank = _rank(match)
         ms, at_depth = speed.cost(request, match.tokens)
-        said.costs.append(_Cost(entry, rule, match, round(ms * 1e6), at_depth, context if worse else None))
+        said.costs.append(
+            _Cost(entry, rule, match, rank, round(ms * 1e6), at_depth, context if rank > entry.rank else None)
+        )
         return new
 
     def retract(self, index: int) -> None:
@@ -172,6 +177,7 @@ class FindingGroups:
             before = self._entries.setdefault(key, entry)
             if before is not entry and before.group is not None and entry.group is not None:
                 _join(before.group, entry.group)
+                before.rank = max(before.rank, entry.rank)
         self._tokens += later._tokens
         self._ns += later._ns
 
@@ -195,6 +201,8 @@ class FindingGroups:
             entry = cost.entry
             entry.waiting -= 1
             entry.group = self._counted(entry.group, cost, said)
+            if cost.rank > entry.rank:
+                entry.rank = cost.rank
         tokens, ns, _ = said.whole or self._whole(said)
         self._tokens += tokens
         self._ns += ns
@@ -249,10 +257,11 @@ class FindingGroups:
         match, context = cost.match, cost.context
         if group is None:
             group = self._opened(cost, said.session)
-        elif context is not None and _rank(match) > _rank(group.worst):
+        elif context is not None and cost.rank > _rank(group.worst):
             group.worst, group.worst_request, group.session = match, context.request, said.session
             group.proof = self._proof(cost, context)
-        group.at_depth = cost.at_depth
+        if cost.ns:
+            group.at_depth = cost.at_depth
         group.count += 1
         group.tokens += match.tokens
         group.at_most += match.tokens if match.at_most is None else match.at_most
@@ -285,7 +294,8 @@ def _join(group: MatchGroup, later: MatchGroup) -> None:
     if _rank(later.worst) > _rank(group.worst):
         group.worst, group.worst_request, group.session = later.worst, later.worst_request, later.session
         group.proof = later.proof
-    group.at_depth = later.at_depth
+    if later.ns:
+        group.at_depth = later.at_depth
     group.count += later.count
     group.tokens += later.tokens
     group.at_most += later.at_most

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
+from operator import attrgetter
+from typing import TypeVar
 
 import msgspec
 
 from cachedoctor.model import Judged, Request
+
+_T = TypeVar("_T", Judged, Request)
 
 LEAST = 256
 """Tokens: shorter prompts are mostly overhead and do not show the speed."""
@@ -58,9 +63,10 @@ class PromptSpeed:
 
         And whether the speed at that depth is known, not only the mean speed of the request.
         """
-        slope, computed, ms = self.slope, request.processed_tokens, request.prompt_ms
-        if not computed or not ms:
-            return 0.0, slope > 0
+        computed, ms = request.processed_tokens, request.prompt_ms
+        if not tokens or not computed or not ms:
+            return 0.0, False
+        slope = self.slope
         twice, saved = 2 * (request.cached_tokens or 0), min(tokens, computed)
         part, whole = saved * (1 + slope * (twice + saved) / 2), computed * (1 + slope * (twice + computed) / 2)
         return ms * part / whole, slope > 0
@@ -78,7 +84,7 @@ class FindingHistory(msgspec.Struct, gc=False):
     """The last requests of each thread and slot, and how fast prompts are computed."""
 
     threads: dict[int, deque[Judged]] = msgspec.field(default_factory=dict)
-    slots: dict[int, deque[Judged]] = msgspec.field(default_factory=dict)
+    slots: dict[int, deque[Request]] = msgspec.field(default_factory=dict)
     """What each slot served, in the order of the requests."""
     speed: PromptSpeed = msgspec.field(default_factory=PromptSpeed)
     latest: int | None = None
@@ -95,22 +101,22 @@ class FindingHistory(msgspec.Struct, gc=False):
         """Take a request; the rules have been asked about it."""
         request = judged.request
         number, thread, held, served = request.index, request.thread, request.held_thread, self.slots.get(request.slot)
-        if (request.restored_from_ram or (held != thread and held is not None)) and request.outcome == "reused":
-            self.returns = self.returns or request.thread_turn > 0
+        if held != thread or request.restored_from_ram:
+            self.returns = self.returns or _came_back(request)
         if not served:
-            self.slots[request.slot] = deque((judged,), maxlen=_FINAL)
+            self.slots[request.slot] = deque((request,), maxlen=_FINAL)
         else:
-            late, final = served[-1].request.index >= number, number - _FINAL
-            served.append(judged)
+            late, final = served[-1].index >= number, number - _FINAL
+            served.append(request)
             if late:
-                _order(served)
-            while served[1].request.index < final:  # the last one is not
+                _order(served, _number)
+            while served[1].index < final:  # the last one is not
                 served.popleft()
         if thread is not None:
             turns = self.threads[thread] if thread == self.latest else self._use(thread)
             turns.append(judged)
             if len(turns) > 1 and turns[-2].request.index >= number:
-                _order(turns)
+                _order(turns, _number_of_judged)
 
     def _use(self, thread: int) -> deque[Judged]:
         """Put a thread last, and give its requests; of too many threads the one unused for longest is forgotten."""
@@ -119,6 +125,7 @@ class FindingHistory(msgspec.Struct, gc=False):
             if len(self.threads) >= MAX_THREADS:
                 del self.threads[next(iter(self.threads))]
             queue = deque(maxlen=WINDOW)
+            self.met(thread)
         self.threads[thread] = queue
         self.latest = thread
         return queue
@@ -139,13 +146,18 @@ class FindingHistory(msgspec.Struct, gc=False):
         """Whether a rule decided what it had left open of a thread."""
         return (thread, code) in self.settled
 
+    def met(self, thread: int | None) -> int:
+        """Count the threads so far, this one included."""
+        if thread is not None:
+            self.known.add(thread)
+        return len(self.known)
+
     def forget(self, index: int) -> None:
         """Forget the request with this number: it is seen otherwise now."""
-        for queue in (*self.threads.values(), *self.slots.values()):
-            for judged in queue:
-                if judged.request.index == index:
-                    queue.remove(judged)
-                    break
+        for turns in self.threads.values():
+            _remove(turns, index, _number_of_judged)
+        for served in self.slots.values():
+            _remove(served, index, _number)
 
     def before(self, request: Request) -> tuple[list[Judged], Request | None]:
         """Give the earlier requests of its thread, oldest first, and the last one of its slot.
@@ -156,9 +168,9 @@ class FindingHistory(msgspec.Struct, gc=False):
         thread = list(self.threads.get(request.thread, ())) if request.thread is not None else []
         while thread and thread[-1].request.index >= number:
             thread.pop()
-        for judged in reversed(self.slots.get(request.slot, ())):
-            if judged.request.index < number:
-                served = judged.request
+        for earlier in reversed(self.slots.get(request.slot, ())):
+            if earlier.index < number:
+                served = earlier
                 break
         return thread, served
 
@@ -169,24 +181,46 @@ class FindingHistory(msgspec.Struct, gc=False):
         for slot, queue in self.slots.items():
             if slot == request.slot:
                 continue
-            beside = []
-            for judged in reversed(queue):
-                r = judged.request
+            beside: list[Request] = []
+            for r in reversed(queue):
                 if r.last_line <= first:
                     break  # those that the slot served before that had ended even earlier
                 if r.first_line < last:
                     beside.append(r)
-            found += reversed(beside)
+            if beside:
+                found += reversed(beside)
         return found
 
     def ended_at(self, length: int, slack: int, before: int) -> bool:
         """Whether a request with a number below ``before`` left a slot at this length, or up to ``slack`` below it."""
-        served = (judged.request for queue in self.slots.values() for judged in queue)
-        return any(r.index < before and 0 <= length - (r.seen.released_tokens or 0) <= slack for r in served)
+        return any(
+            r.index < before and 0 <= length - (r.seen.released_tokens or 0) <= slack
+            for served in self.slots.values()
+            for r in served
+        )
 
 
-def _order(queue: deque[Judged]) -> None:
+def _came_back(request: Request) -> bool:
+    """Whether a conversation was reused though its slot had held another one."""
+    held = request.held_thread
+    other = request.restored_from_ram or (held is not None and held != request.thread)
+    return bool(other) and request.outcome == "reused" and request.thread_turn > 0
+
+
+_number = attrgetter("index")
+_number_of_judged = attrgetter("request.index")
+
+
+def _order(queue: deque[_T], number: Callable[[_T], int]) -> None:
     """Put requests in the order of their numbers, in which nearly all of them come."""
-    ordered = sorted(queue, key=lambda j: j.request.index)
+    ordered = sorted(queue, key=number)
     queue.clear()
     queue.extend(ordered)
+
+
+def _remove(queue: deque[_T], index: int, number: Callable[[_T], int]) -> None:
+    """Take the request with this number out."""
+    for one in queue:
+        if number(one) == index:
+            queue.remove(one)
+            break
