@@ -55,12 +55,13 @@ _COMPLETIONS = kit.RuledOut(
 
 def decide(s: kit.RuleContext) -> kit.Match | None:
     """Fire when the prefix ends inside the history: neither near its head nor at its tail."""
+    if not s.lost:
+        return None
     asked = s.changed("compaction-request")
-    if asked is not None and s.lost:
+    if asked is not None:
         return from_prompts(s, asked)
-    first = s.changed(*_KINDS) or _written_anew(s)
-    elsewhere = s.own_slot is False and not lengths.copy_refused(s) and not _parts_by_text(s)
-    if not s.lost or (s.early and not _goes_on(s) and (first is None or elsewhere)):
+    first = None if s.first is None else s.changed(*_KINDS) or _written_anew(s)
+    if s.early and not _goes_on(s) and (first is None or _elsewhere(s)):
         return None
     if first is not None:
         return _in_prompts(s, first)
@@ -87,6 +88,11 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
         return kit.Match(0, "low", at_most=tokens, severity="note")
     sure = s.own_slot and not r.other_candidates and not _others(s) and (again or not lengths.in_first_prompt(s))
     return kit.Match(tokens, "medium" if sure else "low")
+
+
+def _elsewhere(s: kit.RuleContext) -> bool:
+    """Whether another conversation had the slot, and nothing shows that this one would have lost these tokens in any case."""
+    return s.own_slot is False and not lengths.copy_refused(s) and not _parts_by_text(s)
 
 
 def _parts_by_text(s: kit.RuleContext) -> bool:
