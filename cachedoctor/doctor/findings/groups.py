@@ -260,8 +260,7 @@ class FindingGroups:
         elif context is not None and cost.rank > _rank(group.worst):
             group.worst, group.worst_request, group.session = match, context.request, said.session
             group.proof = self._proof(cost, context)
-        if cost.ns:
-            group.at_depth = cost.at_depth
+        group.at_depth = cost.at_depth
         group.count += 1
         group.tokens += match.tokens
         group.at_most += match.tokens if match.at_most is None else match.at_most
@@ -294,8 +293,7 @@ def _join(group: MatchGroup, later: MatchGroup) -> None:
     if _rank(later.worst) > _rank(group.worst):
         group.worst, group.worst_request, group.session = later.worst, later.worst_request, later.session
         group.proof = later.proof
-    if later.ns:
-        group.at_depth = later.at_depth
+    group.at_depth = later.at_depth
     group.count += later.count
     group.tokens += later.tokens
     group.at_most += later.at_most

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
-from operator import attrgetter
-from typing import TypeVar
 
 import msgspec
 
 from cachedoctor.model import Judged, Request
-
-_T = TypeVar("_T", Judged, Request)
 
 LEAST = 256
 """Tokens: shorter prompts are mostly overhead and do not show the speed."""
@@ -63,10 +58,9 @@ class PromptSpeed:
 
         And whether the speed at that depth is known, not only the mean speed of the request.
         """
-        computed, ms = request.processed_tokens, request.prompt_ms
+        slope, computed, ms = self.slope, request.processed_tokens, request.prompt_ms
         if not tokens or not computed or not ms:
-            return 0.0, False
-        slope = self.slope
+            return 0.0, slope > 0
         twice, saved = 2 * (request.cached_tokens or 0), min(tokens, computed)
         part, whole = saved * (1 + slope * (twice + saved) / 2), computed * (1 + slope * (twice + computed) / 2)
         return ms * part / whole, slope > 0
@@ -76,16 +70,18 @@ WINDOW = 8
 """Requests of a thread that a rule can look back on."""
 MAX_THREADS = 64
 """Threads remembered per session, as the tracker remembers them; the one unused for longest is forgotten."""
-_FINAL = 64
-"""Requests after which a request is not reported again; of a slot's older requests only the last is remembered."""
+RECENT = 64
+"""Requests after which a request is not reported again; of older requests only the last of each slot is remembered."""
 
 
 class FindingHistory(msgspec.Struct, gc=False):
-    """The last requests of each thread and slot, and how fast prompts are computed."""
+    """The last requests, those of each thread and slot, and how fast prompts are computed."""
 
     threads: dict[int, deque[Judged]] = msgspec.field(default_factory=dict)
-    slots: dict[int, deque[Request]] = msgspec.field(default_factory=dict)
-    """What each slot served, in the order of the requests."""
+    recent: deque[Request] = msgspec.field(default_factory=lambda: deque(maxlen=RECENT))
+    """The last requests, in the order of their ends."""
+    slots: dict[int, Request] = msgspec.field(default_factory=dict)
+    """The last request of each slot."""
     speed: PromptSpeed = msgspec.field(default_factory=PromptSpeed)
     latest: int | None = None
     """Thread that was used last; it is the last one in ``threads``."""
@@ -100,23 +96,28 @@ class FindingHistory(msgspec.Struct, gc=False):
     def remember(self, judged: Judged) -> None:
         """Take a request; the rules have been asked about it."""
         request = judged.request
-        number, thread, held, served = request.index, request.thread, request.held_thread, self.slots.get(request.slot)
+        thread, held = request.thread, request.held_thread
         if held != thread or request.restored_from_ram:
             self.returns = self.returns or _came_back(request)
-        if not served:
-            self.slots[request.slot] = deque((request,), maxlen=_FINAL)
+        if request.revision:
+            self._replace(request)
         else:
-            late, final = served[-1].index >= number, number - _FINAL
-            served.append(request)
-            if late:
-                _order(served, _number)
-            while served[1].index < final:  # the last one is not
-                served.popleft()
+            self.recent.append(request)
+            self.slots[request.slot] = request
         if thread is not None:
             turns = self.threads[thread] if thread == self.latest else self._use(thread)
             turns.append(judged)
-            if len(turns) > 1 and turns[-2].request.index >= number:
-                _order(turns, _number_of_judged)
+            if len(turns) > 1 and turns[-2].request.index >= request.index:
+                _order(turns)
+
+    def _replace(self, request: Request) -> None:
+        """Put a request that is judged again in the place of what it was."""
+        for at, one in enumerate(self.recent):
+            if one.index == request.index:
+                self.recent[at] = request
+        last = self.slots.get(request.slot)
+        if last is not None and last.index == request.index:
+            self.slots[request.slot] = request
 
     def _use(self, thread: int) -> deque[Judged]:
         """Put a thread last, and give its requests; of too many threads the one unused for longest is forgotten."""
@@ -139,7 +140,7 @@ class FindingHistory(msgspec.Struct, gc=False):
         return [
             one.request
             for one in self.threads.get(thread, ())
-            if code in one.verdict.codes and 0 < request.index - one.request.index < _FINAL
+            if code in one.verdict.codes and 0 < request.index - one.request.index < RECENT
         ]
 
     def is_settled(self, thread: int | None, code: str) -> bool:
@@ -153,50 +154,43 @@ class FindingHistory(msgspec.Struct, gc=False):
         return len(self.known)
 
     def forget(self, index: int) -> None:
-        """Forget the request with this number: it is seen otherwise now."""
-        for turns in self.threads.values():
-            _remove(turns, index, _number_of_judged)
-        for served in self.slots.values():
-            _remove(served, index, _number)
+        """Take the request with this number, which is seen otherwise now, out of its thread."""
+        for queue in self.threads.values():
+            for judged in queue:
+                if judged.request.index == index:
+                    queue.remove(judged)
+                    break
 
     def before(self, request: Request) -> tuple[list[Judged], Request | None]:
         """Give the earlier requests of its thread, oldest first, and the last one of its slot.
 
         Requests may be asked about when later ones are known.
         """
-        number, served = request.index, None
+        number, served = request.index, self.slots.get(request.slot)
         thread = list(self.threads.get(request.thread, ())) if request.thread is not None else []
         while thread and thread[-1].request.index >= number:
             thread.pop()
-        for earlier in reversed(self.slots.get(request.slot, ())):
-            if earlier.index < number:
-                served = earlier
-                break
+        if served is not None and served.index >= number:
+            earlier = (r for r in reversed(self.recent) if r.slot == request.slot and r.index < number)
+            served = next(earlier, None)
         return thread, served
 
     def beside(self, request: Request) -> list[Request]:
         """Give what other slots served while this request was at work."""
-        first, last = request.first_line, request.last_line
+        first, last, slot = request.first_line, request.last_line, request.slot
         found: list[Request] = []
-        for slot, queue in self.slots.items():
-            if slot == request.slot:
-                continue
-            beside: list[Request] = []
-            for r in reversed(queue):
-                if r.last_line <= first:
-                    break  # those that the slot served before that had ended even earlier
-                if r.first_line < last:
-                    beside.append(r)
-            if beside:
-                found += reversed(beside)
-        return found
+        for r in reversed(self.recent):
+            if r.last_line <= first:
+                break  # those before that had ended even earlier
+            if r.first_line < last and r.slot != slot:
+                found.append(r)
+        return found[::-1]
 
     def ended_at(self, length: int, slack: int, before: int) -> bool:
         """Whether a request with a number below ``before`` left a slot at this length, or up to ``slack`` below it."""
         return any(
             r.index < before and 0 <= length - (r.seen.released_tokens or 0) <= slack
-            for served in self.slots.values()
-            for r in served
+            for r in (*self.recent, *self.slots.values())
         )
 
 
@@ -207,20 +201,8 @@ def _came_back(request: Request) -> bool:
     return bool(other) and request.outcome == "reused" and request.thread_turn > 0
 
 
-_number = attrgetter("index")
-_number_of_judged = attrgetter("request.index")
-
-
-def _order(queue: deque[_T], number: Callable[[_T], int]) -> None:
+def _order(queue: deque[Judged]) -> None:
     """Put requests in the order of their numbers, in which nearly all of them come."""
-    ordered = sorted(queue, key=number)
+    ordered = sorted(queue, key=lambda j: j.request.index)
     queue.clear()
     queue.extend(ordered)
-
-
-def _remove(queue: deque[_T], index: int, number: Callable[[_T], int]) -> None:
-    """Take the request with this number out."""
-    for one in queue:
-        if number(one) == index:
-            queue.remove(one)
-            break
