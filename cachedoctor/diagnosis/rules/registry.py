@@ -90,7 +90,7 @@ def signs_of(s: RuleContext) -> tuple[SignName, ...]:
             found.append("failed")
         if not MARKS_OF_LOSS.isdisjoint(r.marks):
             found += sorted(MARKS_OF_LOSS & r.marks.keys())
-    if s.too_small or (s.request.outcome == "unknown" and s.symptom):
+    if (r.seen.forced and s.too_small) or (r.outcome == "unknown" and s.symptom):
         found.append("symptom")
     if s.text_alone:
         found.append("bar")

@@ -56,11 +56,8 @@ class _Cost(msgspec.Struct, gc=False):
 class _Costs(msgspec.Struct, gc=False):
     """What all rules said of one request."""
 
-    number: int
-    """Number of the request."""
+    request: Request
     session: Session
-    lost: int
-    """Tokens that it could have reused and computed; 0 where that is not known."""
     costs: list[_Cost] = msgspec.field(default_factory=list)
     whole: tuple[int, int, str | None] | None = None
     """Tokens and nanoseconds of all causes, and code of the costliest, once all rules have been checked."""
@@ -97,9 +94,9 @@ class FindingGroups:
         if said is None:
             if len(self._waiting) >= REVISABLE:
                 self._settle(self._waiting.pop(next(iter(self._waiting))))
-            said = self._waiting[request.index] = _Costs(request.index, session, _lost(request))
+            said = self._waiting[request.index] = _Costs(request, session)
         elif not said.costs:  # it is seen otherwise now
-            said.lost = _lost(request)
+            said.request = request
         key = (rule.code, match.key, session.path, session.origin)
         entry = self._entries.get(key)
         new = entry is None
@@ -222,7 +219,7 @@ class FindingGroups:
         if len(counted) < 2:
             return [(c, c.match.tokens) for c in counted]
         counted.sort(key=lambda c: -c.match.tokens)
-        lost = max([said.lost, *(c.match.tokens for c in counted)])
+        lost = max([_lost(said.request), *(c.match.tokens for c in counted)])
         covered, found = {True: 0, False: 0}, []
         for cost in counted:
             side = cost.rule.code.startswith(OF_CLIENTS)
@@ -270,9 +267,9 @@ class FindingGroups:
             if shared:
                 group.shared[code] = group.shared.get(code, 0) + shared
         if len(group.first) < FIRST:
-            group.first.append(said.number)
+            group.first.append(said.request.index)
         if len(group.top) < WORST or match.tokens > group.top[-1][0]:
-            group.top = _worst([*group.top, (match.tokens, said.number)])
+            group.top = _worst([*group.top, (match.tokens, said.request.index)])
         return group
 
     def _opened(self, cost: _Cost, session: Session) -> MatchGroup:
@@ -309,7 +306,7 @@ def _copy(group: MatchGroup) -> MatchGroup:
 
 
 def _lost(request: Request) -> int:
-    """What it could have reused of the turn before, and computed."""
+    """What it could have reused of the turn before, and computed; 0 where that is not known."""
     reach = min(request.reference_tokens or 0, request.prompt_tokens or 0)
     return max(0, reach - (request.cached_tokens or 0))
 

@@ -38,7 +38,7 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
     """Fire when a tool loop that was reused ends, and the prefix now ends where an earlier reply begins."""
     if not s.lost:
         return None
-    first = s.changed(*_KINDS)
+    first = None if s.first is None else s.changed(*_KINDS)
     if first is not None:
         return from_prompts(s, first, cost_of_change(s))
     told = s.known and not s.changed("appended")  # prompts hold no replies: that one came back without its reasoning

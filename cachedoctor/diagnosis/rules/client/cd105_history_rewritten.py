@@ -78,7 +78,7 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
         or s.is_infill
     ):
         return None
-    again = not _wanted(s) and (s.said_last("CD105") or sum(s.said_before("CD105")) >= 2)
+    again = (s.said_last("CD105") or sum(s.said_before("CD105")) >= 2) and not _wanted(s)
     # A single edit or compaction was wanted: no fix would have saved it. Nor is a changed reply sent again as a whole.
     tokens = cost_of_change(s) if again and not _in_last_reply(s) else 0
     if again and (lengths.one_form(s) or s.is_settled("CD105")):
@@ -86,7 +86,8 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
         return kit.Match(0, "low", at_most=s.client_lost, severity="note", undecided=True, settles=True)
     if tokens and (_drops(s) or lengths.constant_end(s, 2) or lengths.in_variants(s)):
         return kit.Match(0, "low", at_most=tokens, severity="note")
-    sure = s.own_slot and not r.other_candidates and not _others(s) and (again or not lengths.in_first_prompt(s))
+    sure = s.own_slot and not r.other_candidates
+    sure = sure and (not lengths.in_first_prompt(s) or (again and not _others(s)))
     return kit.Match(tokens, "medium" if sure else "low")
 
 

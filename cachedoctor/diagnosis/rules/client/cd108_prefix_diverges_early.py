@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Any
 
 from cachedoctor.diagnosis.rules import advice, kit, lengths
@@ -137,7 +136,12 @@ def _steady(s: kit.RuleContext, times: int) -> bool:
     """Whether the last prompts grew so many times in a row, each by as little as a turn adds."""
     if len(s.history) < times:
         return False
-    return all(_added(before, turn) <= LITTLE for before, turn in pairwise([*s.history[-times:], s.request]))
+    turn = s.request
+    for before in s.history[: -times - 1 : -1]:
+        if _added(before, turn) > LITTLE:
+            return False
+        turn = before
+    return True
 
 
 def _added(before: kit.Request, turn: kit.Request) -> float:
