@@ -260,6 +260,11 @@ class _Length(msgspec.Struct, gc=False):
     """The next turn of one did not reuse its whole prompt."""
     twins: Twins | None = None
 
+    def follow(self, reused: bool) -> None:
+        """Note how a conversation continued after a prompt of this length."""
+        self.goes_on |= reused
+        self.parted |= not reused
+
 
 class SameLengths(msgspec.Struct, gc=False):
     """What one life of a server computed at once, by length of the prompts."""
@@ -275,7 +280,13 @@ class SameLengths(msgspec.Struct, gc=False):
         if length is None or processed is None or length < LEAST:
             return
         if r.thread is not None:
-            self._follow(r.thread, r.outcome == "reused", length)
+            last = self.last.pop(r.thread, None)
+            self.last[r.thread] = length
+            if last is None:
+                if len(self.last) > RECENT:
+                    del self.last[next(iter(self.last))]
+            elif last in self.lengths:
+                self.lengths[last].follow(r.outcome == "reused")
         before = recent.pop(length, None)
         if before is not None and before[1] == line:
             recent[length] = before
@@ -302,18 +313,6 @@ class SameLengths(msgspec.Struct, gc=False):
             twins = found.twins = Twins(length, r.marks["start"])
         twins.requests += 1
         twins.tokens += min(computed, processed)
-
-    def _follow(self, thread: int, reused: bool, length: int) -> None:
-        """Note how a conversation continued after its last prompt."""
-        lengths = self.last
-        last = lengths.pop(thread, None)
-        lengths[thread] = length
-        if len(lengths) > RECENT:
-            del lengths[next(iter(lengths))]
-        found = None if last is None else self.lengths.get(last)
-        if found is not None:
-            found.goes_on |= reused
-            found.parted |= not reused
 
     def merge(self, more: SameLengths) -> None:
         """Count the requests of another part."""

@@ -274,7 +274,10 @@ class Ledger(msgspec.Struct, gc=False):
     def add_client(self, judged: Judged, placed: list[Placed]) -> None:
         """Count a request that is final for the client that asked: who that was is in a line after its end."""
         r = judged.request
-        name, address = asker(judged), r.seen.asked.client
+        asked = r.seen.asked
+        if asked.client is None and asked.endpoint is None and judged.asker is None:
+            return  # as in most logs
+        name, address = asker(judged), asked.client
         if r.parent is not None or name is None:
             return
         self._of_client(name).add(placed, 1)

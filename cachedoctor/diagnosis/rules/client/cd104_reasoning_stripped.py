@@ -27,9 +27,10 @@ def reply_start(s: kit.RuleContext) -> int | None:
     lcp = s.lcp
     if lcp is None:
         return None
+    least, most = lcp - _SLACK_AFTER, lcp + _SLACK_BEFORE
     for turn in reversed(s.history):
         end = turn.prompt_tokens
-        if end is not None and -_SLACK_BEFORE <= lcp - end <= _SLACK_AFTER:
+        if end is not None and least <= end <= most:
             return end
     return None
 

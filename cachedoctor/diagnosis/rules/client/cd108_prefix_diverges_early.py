@@ -129,7 +129,7 @@ def _few(s: kit.RuleContext) -> bool:
 
 def _often(s: kit.RuleContext) -> bool:
     """Whether the lengths grew so often, or so steadily, that they are taken for those of one conversation, be it later."""
-    return s.is_settled("CD108") or sum(s.said_before("CD108")) + 1 >= OFTEN or _steady(s, STEADY)
+    return s.is_settled("CD108") or _steady(s, STEADY) or sum(s.said_before("CD108")) + 1 >= OFTEN
 
 
 def _steady(s: kit.RuleContext, times: int) -> bool:
