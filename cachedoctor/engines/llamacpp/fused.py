@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
-from cachedoctor.engines.catalogue.base import CLOCK, NAME, Event, stamp_of
+from cachedoctor.engines.catalogue.base import CLOCK, Event, stamp_of
 from cachedoctor.engines.llamacpp.server_run import ServerRun
 from cachedoctor.engines.llamacpp.slot import Slot
 from cachedoctor.knowledge.late_patterns import late
@@ -34,7 +34,9 @@ GRAPHS, OF_END = 5, 8
 _COUNT, _LONG = rb"[0-9]{1,10}+", rb"[0-9]{1,15}+"
 _FLOAT = rb"[0-9]++\.[0-9]++"
 _STAMP = rb"(?>(?:" + CLOCK + rb" )?+(?:[IW] )?+)"
-_LINE = rb"slot ++" + NAME + rb"*+: id ++\1 \| task "
+_NAME = rb"[;-{!-9]"
+"""A byte of the function that is named, as ``NAME`` has it, of ASCII alone: letters are found in the first range."""
+_LINE = rb"slot ++" + _NAME + rb"*+: id ++\1 \| task "
 _SAME = _STAMP + _LINE
 _STAMPED = rb"(?:(" + CLOCK + rb") |)(?:[IW] )?+" + _LINE
 _RATE = rb" tokens \( *+" + _FLOAT + rb" ms per token, ++" + _FLOAT + rb" tokens per second\)\n"
@@ -46,7 +48,7 @@ def _batches_fused(task: bytes) -> bytes:
     removed = rb"n_tokens = " + _COUNT + rb", memory_seq_rm \[" + _LONG + rb", end\)"
     further = (
         rb"(?:(?:cached )?" + removed
-        + rb"|created context checkpoint " + _COUNT + rb" of " + _COUNT + rb" \([^\n|]*+"
+        + rb"|created context checkpoint " + _COUNT + rb" of " + _COUNT + rb" \([ -{]*+"
         + rb"|prompt processing " + _REST + rb"|prompt done, " + _REST + rb")(?=\n)"
     )  # fmt: skip
     first = rb"(cached |)n_tokens = (" + _COUNT + rb"), memory_seq_rm \[" + _LONG + rb", end\)"
