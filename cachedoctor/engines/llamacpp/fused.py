@@ -21,7 +21,7 @@ LAUNCHED = 9
 CONTEXT, PROMPT = 10, 11
 BATCHES, END = 12, 15
 """After a launch: the word "cached", the count, the further lines; and the end as ``_end_fused`` has it."""
-BATCHES_ALONE, CHECKING, END_ALONE = 23, 26, 27
+BATCHES_ALONE, END_ALONE, CHECKING = 23, 27, 35
 REST = 2
 """Of batches."""
 GRAPHS, OF_END = 5, 8
@@ -91,11 +91,16 @@ _CHECK = (
 )
 _CHECKS = rb"(C|c)" + _CHECK + rb"(?:\n" + _SAME + rb"\2 \| [Cc]" + _CHECK + rb")*+"
 
-PATTERN = rb"(?:" + b"|".join((_LAUNCH, _batches_fused(rb"\2"), _CHECKS, _end_fused(rb"\2"))) + rb")"
+_ALONE = (
+    rb"(?:" + _batches_fused(rb"\2") + rb"(?:\n" + _SAME + rb"\2 \| |())|)(?(27)|" + _end_fused(rb"\2") + rb")"
+)  # fmt: skip
+"""Batches, an end, or both: an empty group shows that batches are not followed by an end."""
+
+PATTERN = rb"(?:" + b"|".join((_LAUNCH, _ALONE, _CHECKS)) + rb")"
 """Stands after the slot prefix."""
 
-GROUPS = END_ALONE + OF_END - NEW_NAME
-"""Number of its groups."""
+GROUPS = CHECKING + 1 - NEW_NAME
+"""How many it has."""
 
 CREATED = b"created context checkpoint "
 PROGRESS = b"prompt processing"
@@ -125,10 +130,10 @@ def launch_of(groups: Groups, lines: Sequence[bytes]) -> Launch | None:
     return shape, int(task), 1 if sampler is None else 2, stamp or b""
 
 
-def shape_of(groups: Groups, last: int, lines: int) -> Shape:
-    """The shape of so many lines without a launch, by their groups; ``last`` is the last one that took part."""
+def shape_of(groups: Groups, lines: int) -> Shape:
+    """The shape of so many lines without a launch, by their groups."""
     created = _creates(groups[BATCHES_ALONE + REST])
-    return last, groups[END_ALONE], groups[BATCHES_ALONE], created, groups[CHECKING], lines > 1
+    return groups[END_ALONE], groups[BATCHES_ALONE], created, groups[CHECKING], lines > 1
 
 
 def _creates(batches: bytes | None) -> bool:
@@ -139,14 +144,14 @@ def _creates(batches: bytes | None) -> bool:
 def read(run: ServerRun, event: Event, groups: Groups) -> None:
     """Take the lines without a launch."""
     slot, task = run.slot(int(groups[0])), int(groups[1])
-    if groups[END_ALONE] is not None:
-        request = slot.request_of(task) or run.attend(slot, task, event.mark(0))
-        _end(run, slot, request, event, groups[END_ALONE : END_ALONE + OF_END])
-    elif groups[CHECKING] is not None:
+    if groups[CHECKING] is not None:
         _checks(run, slot, task, event)
-    else:
-        _, cached, rest = groups[BATCHES_ALONE : BATCHES_ALONE + 3]
-        _batches(run, slot, task, event, cached, rest, 0, 0)
+        return
+    _, cached, rest, _, *end = groups[BATCHES_ALONE : END_ALONE + OF_END]
+    if cached is not None:
+        _batches(run, slot, task, event, cached, rest, 0, _lines_of(end))
+    if end[0] is not None:
+        _end(run, slot, slot.request_of(task) or run.attend(slot, task, event.mark(0)), event, end)
 
 
 # ---- what they say
@@ -163,12 +168,16 @@ def read_launch(run: ServerRun, event: Event, groups: Groups, task: int, at: int
         at += 1
         run.fit(slot, int(context))
         request.record_prompt(int(prompt), event.mark(at))
-    header = end[0]
     if cached is not None:
-        behind = 0 if header is None else (4 if end[GRAPHS] is None else 5) + bool(header)
-        _batches(run, slot, task, event, cached, rest, at + 1, behind)
-    if header is not None:
+        _batches(run, slot, task, event, cached, rest, at + 1, _lines_of(end))
+    if end[0] is not None:
         _end(run, slot, request, event, end)
+
+
+def _lines_of(end: Sequence[Any]) -> int:
+    """How many lines an end has: a header, three timings, the graphs, the release."""
+    header, graphs = end[0], end[GRAPHS]
+    return 0 if header is None else (4 if graphs is None else 5) + bool(header)
 
 
 def _choose(run: ServerRun, slot: Slot, mark: Mark, groups: Groups) -> None:

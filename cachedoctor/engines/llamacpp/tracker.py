@@ -173,7 +173,7 @@ class Tracker:
         run, groups = self.run, match.groups()
         launch = fused.launch_of(groups, event.texts)
         if launch is None:
-            shape, alone = fused.shape_of(groups, match.lastindex or 0, len(event.texts)), len(event.texts) < 2
+            shape, alone = fused.shape_of(groups, len(event.texts)), len(event.texts) < 2
             known = shape in run.shapes and (alone or run.slot(int(groups[0])).serves(int(groups[1])))
             if known or self._first_met(event, shape, restarts=None):
                 fused.read(self.run, event, groups)
