@@ -120,7 +120,7 @@ Launch = tuple[Shape, int, int, bytes]
 
 
 def launch_of(groups: Groups, lines: Sequence[bytes]) -> Launch | None:
-    """The launch in lines with these groups; None where there is none."""
+    """The launch in lines with these groups; None if there is none."""
     name, _, _, t_last, sampler, stamp, task, launched, context, _, cached, _, rest, header = groups[NEW_NAME : END + 1]
     if launched is None:
         return None

@@ -340,7 +340,7 @@ def concluded(
 ) -> tuple[Thread | None, Numbers, More]:
     """Conclude any request: what its slot held, whose turn it is, what was lost and what had happened before.
 
-    ``held_then``: what its slot held, where that is known. Returns the conversation that it is a turn of with what is
+    ``held_then``: what its slot held, if that is known. Returns the conversation that it is a turn of with what is
     concluded.
     """
     talk = past.conversations

@@ -16,7 +16,7 @@ from cachedoctor.model.measured import BURST, FULL, PROBE, STATES_FULL, Period, 
 _DIGITS = 15
 """Maximum digits of an integer that is read; Python refuses to convert thousands of digits."""
 _READ = _DIGITS + 1
-"""Characters of a number that are looked at: one that has more is none."""
+"""Characters of a number that are read: a longer text is not a number."""
 _MOST_COUNT = COUNT.most
 _SHARE = late(r"\d{1,3}(?:\.\d{1,6})?", re.ASCII)
 _PRESSED = 0.9
