@@ -19,9 +19,10 @@ NEW_NAME, SIMILARITY, F_KEEP, T_LAST, SAMPLER, STAMP, TASK = range(2, 9)
 """Of a slot choice, and of the launch below it; the group of the sampler is empty, and shows that the line is there."""
 LAUNCHED = 9
 CONTEXT, PROMPT = 10, 11
-BATCHES, END = 12, 15
-"""After a launch: the word "cached", the count, the further lines; and the end as ``_end_fused`` has it."""
-BATCHES_ALONE, END_ALONE, CHECKING = 23, 27, 35
+BATCHES, CHECKED, END = 12, 15, 16
+"""After a launch: the word "cached", the count, the further lines; or the first byte of a check; and the end as
+``_end_fused`` has it."""
+BATCHES_ALONE, END_ALONE, CHECKING = 24, 28, 36
 REST = 2
 """Of batches."""
 GRAPHS, OF_END = 5, 8
@@ -79,24 +80,31 @@ _CHOICE = (
 _PROMPT = (
     rb"new prompt, n_ctx_slot = (" + _COUNT + rb"), n_keep = " + _LONG + rb", task\.n_tokens = (" + _COUNT + rb")(?=\n)"
 )
-_LAUNCH = (
-    rb"(?:"
-    + _CHOICE
-    + rb"|)processing task, is_child = (0)(?=\n)"
-    + b"".join(rb"(?:" + _NEXT + part + rb"|)" for part in (_PROMPT, _batches_fused(_TASK), _end_fused(_TASK)))
-)
 _POSITION = rb"-?" + _LONG
 _CHECK = (
     rb"hecking checkpoint with \[" + _POSITION + rb", " + _POSITION + rb"\] against " + _POSITION + rb"\.\.\.(?=\n)"
 )
-_CHECKS = rb"(C|c)" + _CHECK + rb"(?:\n" + _SAME + rb"\2 \| [Cc]" + _CHECK + rb")*+"
+
+
+def _checks_fused(task: bytes) -> bytes:
+    """Lines of a search for a checkpoint; one group."""
+    return rb"(C|c)" + _CHECK + rb"(?:\n" + _SAME + task + rb" \| [Cc]" + _CHECK + rb")*+"
+
+
+_WORK = rb"(?:" + _batches_fused(_TASK) + rb"|" + _checks_fused(_TASK) + rb")"
+_LAUNCH = (
+    rb"(?:"
+    + _CHOICE
+    + rb"|)processing task, is_child = (0)(?=\n)"
+    + b"".join(rb"(?:" + _NEXT + part + rb"|)" for part in (_PROMPT, _WORK, _end_fused(_TASK)))
+)
 
 _ALONE = (
-    rb"(?:" + _batches_fused(rb"\2") + rb"(?:\n" + _SAME + rb"\2 \| |())|)(?(27)|" + _end_fused(rb"\2") + rb")"
+    rb"(?:" + _batches_fused(rb"\2") + rb"(?:\n" + _SAME + rb"\2 \| |())|)(?(28)|" + _end_fused(rb"\2") + rb")"
 )  # fmt: skip
 """Batches, an end, or both: an empty group shows that batches are not followed by an end."""
 
-PATTERN = rb"(?:" + b"|".join((_LAUNCH, _ALONE, _CHECKS)) + rb")"
+PATTERN = rb"(?:" + b"|".join((_LAUNCH, _ALONE, _checks_fused(rb"\2"))) + rb")"
 """Stands after the slot prefix."""
 
 GROUPS = CHECKING + 1 - NEW_NAME
@@ -121,10 +129,11 @@ Launch = tuple[Shape, int, int, bytes]
 
 def launch_of(groups: Groups, lines: Sequence[bytes]) -> Launch | None:
     """The launch in lines with these groups; None if there is none."""
-    name, _, _, t_last, sampler, stamp, task, launched, context, _, cached, _, rest, header = groups[NEW_NAME : END + 1]
+    name, _, _, t_last, sampler, stamp, task, launched, *tail = groups[NEW_NAME : END + 1]
     if launched is None:
         return None
-    shape = name, t_last is None, task is None, context is None, cached, rest and _creates(rest), header
+    context, _, cached, _, rest, check, header = tail
+    shape = name, t_last is None, task is None, context is None, cached, rest and _creates(rest), check, header
     if task is None:
         return shape, int(groups[1]), 0, stamp_of(lines[0])
     return shape, int(task), 1 if sampler is None else 2, stamp or b""
@@ -145,7 +154,7 @@ def read(run: ServerRun, event: Event, groups: Groups) -> None:
     """Take the lines without a launch."""
     slot, task = run.slot(int(groups[0])), int(groups[1])
     if groups[CHECKING] is not None:
-        _checks(run, slot, task, event)
+        _checks(run, slot, task, event, 0)
         return
     _, cached, rest, _, *end = groups[BATCHES_ALONE : END_ALONE + OF_END]
     if cached is not None:
@@ -163,13 +172,15 @@ def read_launch(run: ServerRun, event: Event, groups: Groups, task: int, at: int
     if at:
         _choose(run, slot, event.mark(0), groups)
     request = run.launch(slot, task, event.mark(at))
-    context, prompt, _, cached, rest, *end = groups[CONTEXT : END + OF_END]
+    context, prompt, _, cached, rest, check, *end = groups[CONTEXT : END + OF_END]
     if prompt is not None:
         at += 1
         run.fit(slot, int(context))
         request.record_prompt(int(prompt), event.mark(at))
     if cached is not None:
         _batches(run, slot, task, event, cached, rest, at + 1, _lines_of(end))
+    elif check is not None:
+        _checks(run, slot, task, event, at + 1)
     if end[0] is not None:
         _end(run, slot, request, event, end)
 
@@ -230,11 +241,12 @@ _AFTER = len(CREATED)
 _MOST_MS, _WHOLE = MS.most, SHARE.most
 
 
-def _checks(run: ServerRun, slot: Slot, task: int, event: Event) -> None:
-    lines, numbers = event.whole.split(b"\n"), event.numbers  # each of them is kept
-    request = run.attend(slot, task, event.mark(0))
+def _checks(run: ServerRun, slot: Slot, task: int, event: Event, at: int) -> None:
+    """Take the lines of a search for a checkpoint, from the line ``at`` on."""
+    request = run.attend(slot, task, event.mark(at))
     found = READ_CHECK.findall(event.whole)  # one in each line
+    lines, numbers = event.whole.split(b"\n")[at:], event.numbers[at : at + len(found)]  # each of them is kept
     said = list(map(int, chain.from_iterable(found[:MAX_CHECKS])))
     checks = list(map(Check, said[::3], said[1::3], said[2::3], numbers, lines))
-    request.record_checks(checks, len(found), event.mark(0))
+    request.record_checks(checks, len(found), event.mark(at))
     request.extend(numbers[-1])
