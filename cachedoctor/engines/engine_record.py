@@ -128,7 +128,7 @@ class Engine(msgspec.Struct, frozen=True):
     wrapped: bool = False
     """Its records are longer than a terminal is wide: in a paste they may be broken into rows."""
     routine: re.Pattern[bytes] | None = None
-    """Whole lines of it, each with the newline before it, that come again and again: nobody else wrote these."""
+    """Whole lines of it that recur often, each with the newline before it: nothing else writes these."""
     words: Callable[[], Vocabulary] | None = None
     """Gives the words that explain its lines; None for a program without."""
 

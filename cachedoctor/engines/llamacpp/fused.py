@@ -16,7 +16,7 @@ from cachedoctor.model.observed import MAX_CHECKS, Observed, Progressed
 
 # Places in the groups of a match; the first two are slot and task, from the slot prefix that comes before PATTERN.
 NEW_NAME, SIMILARITY, F_KEEP, T_LAST, SAMPLER, STAMP, TASK = range(2, 9)
-"""Of a slot choice, and of the launch below it; the group of the sampler is empty, and shows that the line is there."""
+"""Groups of a slot choice and of the launch below it; the sampler's is empty, and shows only that the line is there."""
 LAUNCHED = 9
 CONTEXT, PROMPT = 10, 11
 BATCHES, CHECKED, END = 12, 15, 16
@@ -26,7 +26,7 @@ BATCHES_ALONE, END_ALONE, CHECKING = 24, 28, 36
 REST = 2
 """Of batches."""
 GRAPHS, OF_END = 5, 8
-"""Of an end: whether graphs were reused, an empty group, and how many groups it has."""
+"""Groups of an end: the empty one of the line about graphs, and their number."""
 
 # No looser than the rows: what one of them would not believe, must not be believed because of where it stands.
 # They have no sign: of the bounds of a number the upper one is left to be asked for.
@@ -36,7 +36,7 @@ _COUNT, _LONG = rb"[0-9]{1,10}+", rb"[0-9]{1,15}+"
 _FLOAT = rb"[0-9]++\.[0-9]++"
 _STAMP = rb"(?>(?:" + CLOCK + rb" )?+(?:[IW] )?+)"
 _NAME = rb"[;-{!-9]"
-"""A byte of the function that is named, as ``NAME`` has it, of ASCII alone: letters are found in the first range."""
+"""A byte of a function name, as in ``NAME`` but only ASCII: letters are found in the first range."""
 _LINE = rb"slot ++" + _NAME + rb"*+: id ++\1 \| task "
 _SAME = _STAMP + _LINE
 _STAMPED = rb"(?:(" + CLOCK + rb") |)(?:[IW] )?+" + _LINE
@@ -105,10 +105,10 @@ _ALONE = (
 """Batches, an end, or both: an empty group shows that batches are not followed by an end."""
 
 PATTERN = rb"(?:" + b"|".join((_LAUNCH, _ALONE, _checks_fused(rb"\2"))) + rb")"
-"""Stands after the slot prefix."""
+"""What may follow the slot prefix."""
 
 GROUPS = CHECKING + 1 - NEW_NAME
-"""How many it has."""
+"""Number of its groups."""
 
 CREATED = b"created context checkpoint "
 PROGRESS = b"prompt processing"
@@ -118,13 +118,13 @@ READ_CHECK = late(rb"with \[(-?\d{1,15}), (-?\d{1,15})\] against (-?\d{1,15})")
 
 
 Shape = tuple[Any, ...]
-"""Which lines took part, and what of them makes another row: the header, a creation, the word of a check."""
+"""Which lines took part, and which of their details make another row: the header, a creation, the word of a check."""
 Groups = tuple[Any, ...]
-"""Groups of a match, those that took no part None."""
+"""Groups of a match; None for those that took no part."""
 
 
 Launch = tuple[Shape, int, int, bytes]
-"""Shape of lines with a launch, its task, the index of its line, below those of a choice, and the stamp of that."""
+"""Shape of lines with a launch, its task, the index of its line (after those of a choice), and the stamp of it."""
 
 
 def launch_of(groups: Groups, lines: Sequence[bytes]) -> Launch | None:

@@ -178,7 +178,7 @@ class Conversations:
     def __init__(self) -> None:
         self._threads: dict[int | None, Thread] = {}
         self.get = self._threads.get
-        """Return the thread with a number, if it is still remembered; None for the number of none."""
+        """Return the thread with this number, if it is still remembered."""
         self._next = 0
         self._heads = CommonHeads()
         self._side_requests = False
