@@ -79,7 +79,7 @@ def compare(request: Request, session: Session, run: Path) -> Row:
     if found.missing:
         return Row("missing", memory, ", ".join(found.missing))
     if context.by_the_book:
-        return Row("equal" if found.expected is not None else "rounded", memory, "")
+        return Row("equal" if found.answer[0] is not None else "rounded", memory, "")
     why = explain(request, run)
     if why:
         return Row("explained", memory, why)

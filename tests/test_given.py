@@ -12,7 +12,7 @@ from cachedoctor.diagnosis.rules import advice
 from cachedoctor.diagnosis.rules.lifetime import cd406_option_unknown, cd407_option_without_effect
 from cachedoctor.doctor.analysis.sessions import PeakConversations
 from cachedoctor.knowledge.cmdline import parse
-from cachedoctor.model import Mark, Session, Setting, Sizes
+from cachedoctor.model import Judged, Mark, Session, Setting, Sizes
 
 LOADED = "0.00.006.179 I srv    load_model: loading model '/models/x.gguf'\n"
 TRACE = "0.00.043.101 I srv    load_model: context checkpoints enabled, max = 32, min spacing = 8192\n"
@@ -254,7 +254,7 @@ def test_as_many_slots_as_conversations_in_use_at_once() -> None:
     for order, at_once in [("AAAA", 0), ("ABC", 0), ("ABA", 2), ("ABCA", 3), ("ABABCD", 2), ("ABCABC", 3)]:
         session, returns = Session(0, "x"), PeakConversations()
         for index, name in enumerate(order):
-            returns.note(made.request(index=index, thread=ord(name)), session)
+            returns.take([Judged(made.request(index=index, thread=ord(name)))], [session])
         assert session.at_once == at_once, order
 
 

@@ -107,7 +107,7 @@ def test_another_build_would_have_decided_otherwise(name: str, true: int, other:
 
 def test_a_prompt_that_was_not_to_be_cached() -> None:
     """The body said so; the replay says what was lost by it."""
-    found = [(r.cached_tokens, context.replayed.expected) for r, context in case("cache-prompt-off-dense")]
+    found = [(r.cached_tokens, context.replayed.answer[0]) for r, context in case("cache-prompt-off-dense")]
     assert found == [(0, 0), (0, 1843), (0, 1913), (0, 1983)]
 
 
@@ -117,11 +117,11 @@ def test_one_other_number_changes_the_answer() -> None:
     checks = [Check(2038, 2805, 1655, 5), Check(1600, 2237, 1655, 6)]
     r = request(prompt_tokens=2756, held_tokens=2815, prefix_between=(1783, 1783), oldest_position=2047, checks=checks)
     r.seen.tried, r.seen.restored, r.seen.restored_at = 2, 1, (1600, 2237)
-    assert replay(r, Setup(s)).expected == 1783
+    assert replay(r, Setup(s)).answer[0] == 1783
     r.seen.checks = [checks[0], Check(1700, 2337, 1655, 6)]
-    assert replay(r, Setup(s)).expected == 0
+    assert replay(r, Setup(s)).answer[0] == 0
     r.seen.oldest_position, r.seen.checks = 1500, []
-    assert replay(r, Setup(s)).expected == 1783
+    assert replay(r, Setup(s)).answer[0] == 1783
 
 
 # ---- what is missing is named
@@ -162,7 +162,7 @@ def test_the_build_is_missing_when_it_decides() -> None:
         positions_known=True,
     )
     r.seen.tried, r.seen.forced = 0, True
-    assert replay(r, Setup(s)).expected == 0  # forced: only those before b8672 did that
+    assert replay(r, Setup(s)).answer[0] == 0  # forced: only those before b8672 did that
     r.seen.checks, r.seen.tried = [Check(2935, 2935, 5, 9)], 1  # a threshold that no build has
     assert replay(r, Setup(s)).missing == ("build",)
 
@@ -171,7 +171,7 @@ def test_rounding_leaves_bounds() -> None:
     """f_keep = 0.667 of 3,004 tokens: 2,002 to 2,005."""
     s = Session(0, "x", build=9000, memory="attention")
     found = replay(request(prompt_tokens=3600, held_tokens=3004, prefix_between=(2002, 2005)), Setup(s))
-    assert (found.least, found.most, found.expected, found.lacking) == (2002, 2005, None, ("common_prefix",))
+    assert (found.least, found.most, found.answer) == (2002, 2005, (None, ("common_prefix",)))
 
 
 # ---- what another build would have done

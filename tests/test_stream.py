@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+import made
 import pytest
 from command import FIRST, HEAD, LOG, PYTHON, SECOND, THIRD, run
 from conftest import CASES, ROOT, content_of, every_case, given_of, json_of, prompts_of
@@ -20,6 +21,7 @@ from test_cli_live import IDLE, PATIENCE, feed, read_until, started, write
 
 from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.doctor.analysis.event_stream import EventStream
+from cachedoctor.model import Judged, Session
 from cachedoctor.redaction import sanitize
 from cachedoctor.report.base import Appearance
 from cachedoctor.report.wire import report_v1, stream_v1
@@ -165,6 +167,20 @@ def test_a_request_that_is_seen_otherwise_is_written_again() -> None:
         again += len(indexes) - len(set(indexes))
         assert sorted(set(indexes)) == list(range(len(set(indexes))))
     assert again
+
+
+def test_a_request_that_no_longer_changes_is_written_as_it_is_in_the_end_and_forgotten() -> None:
+    narration, session, written = EventStream(), Session(0, "server.log", None), b""
+    for index in range(400):
+        judged = Judged(made.request(index=index, prompt_tokens=2000))
+        narration.examined([(judged, session)], [])
+        changed = Judged(made.request(index=index, prompt_tokens=3000)) if index == 5 else judged
+        narration.spool.take([changed])
+        written += narration.take()
+        assert len(narration.spool._written) <= 200
+    requests = of(lines_of(written), "request")
+    assert [r["prompt_tokens"] for r in requests if r["index"] == 5] == [2000, 3000]
+    assert len(requests) == 401
 
 
 def test_several_servers_of_one_log_stay_apart() -> None:

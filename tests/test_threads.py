@@ -118,10 +118,10 @@ def test_a_request_judged_again_is_seen_with_what_came_before_it_alone() -> None
     turns = [request(i, 2000 + i, thread=0, outcome="partial", lost_tokens=1) for i in range(4)]
     for turn in turns:
         diagnosis.examine(turn, session)
-    diagnosis.revise(replace(turns[1], thread=1), session)
-    diagnosis.revise(turns[2], session)
+    diagnosis.revise(replace(turns[1], thread=1, revision=1), session)
+    diagnosis.revise(replace(turns[2], revision=1), session)
     assert seen[4:] == [(1, 0, []), (2, 1, [0])]
-    diagnosis.revise(turns[1], session)
+    diagnosis.revise(replace(turns[1], revision=2), session)
     diagnosis.examine(request(4, 2004, thread=0, outcome="partial", lost_tokens=1), session)
     assert seen[6:] == [(1, 0, [0]), (4, 3, [0, 1, 2, 3])]
     assert diagnosis.findings()[0].count == 5

@@ -62,8 +62,14 @@ class Either:
         self._looks = looks
 
     def search(self, data: bytes, /) -> Found | None:
-        """The first of them in the block."""
-        return min(filter(None, (look.search(data) for look in self._looks)), key=lambda at: at.start(), default=None)
+        """The first of them in the block; behind the line of one that is found no other is looked for."""
+        first: Found | None = None
+        for look in self._looks:
+            found = look.search(data)
+            if found is not None and (first is None or found.start() < first.start()):
+                first = found
+                data = data[: data.find(b"\n", first.start()) + 1 or None]
+        return first
 
 
 Row = CacheSample | PrefillBatch
@@ -122,12 +128,15 @@ class Engine(msgspec.Struct, frozen=True):
     wrapped: bool = False
     """Its records are longer than a terminal is wide: in a paste they may be broken into rows."""
     routine: re.Pattern[bytes] | None = None
-    """Whole lines of it that recur often, with the newline before them: nothing else writes these."""
+    """Whole lines of it that recur often, each with the newline before it: nothing else writes these."""
     words: Callable[[], Vocabulary] | None = None
     """Gives the words that explain its lines; None for a program without."""
 
 
-ACCESS = rb'INFO: {1,6}[0-9.]{7,15}:[0-9]{1,5} - "[A-Z]{1,8} [\w/.-]{1,200} HTTP/[0-9.]{1,4}" [0-9]{3}[\w ]{0,40}(?=\n)'
+ACCESS = (
+    rb"INFO: {1,6}+[0-9.]{7,15}+:[0-9]{1,5}+ - "
+    rb'"[A-Z]{1,8}+ [\w/.-]{1,200}+ HTTP/[0-9.]{1,4}+" [0-9]{3}[\w ]{0,40}+(?=\n)'
+)
 """A line of uvicorn."""
 
 
@@ -145,4 +154,4 @@ def package(name: str, looks: Look, routine: bytes) -> Engine:
     def words() -> Vocabulary:
         return cast("Vocabulary", importlib.import_module(f"cachedoctor.engines.{name}.vocabulary").VOCABULARY)
 
-    return Engine(name, looks, reader, wrapped=True, routine=late(rb"\n(?:" + routine + rb")"), words=words)
+    return Engine(name, looks, reader, wrapped=True, routine=late(rb"(?:\n(?:" + routine + rb"))++"), words=words)

@@ -6,6 +6,7 @@ What its lines did not show is None, or empty. Counts of checkpoints and marks o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from operator import attrgetter
 from typing import Literal
 
@@ -112,9 +113,9 @@ class Choice(msgspec.Struct, gc=False):
     found_keep: float | None = None
     found_sim: float | None = None
     """Shares of the better prompt that was swapped in."""
-    candidates: list[tuple[int, int]] = msgspec.field(default_factory=list)
+    candidates: Sequence[tuple[int, int]] = ()
     """(length, LCP) of the prompts in the RAM cache, where listed."""
-    others: list[SlotCompared] = []
+    others: Sequence[SlotCompared] = ()
     """Contents of slots that were compared with the prompt and not chosen, if printed."""
     marks: dict[MarkName, Mark] = msgspec.field(default_factory=dict)
     odd: bool = False

@@ -52,6 +52,8 @@ SIGNS: dict[SignName, Sign] = {
     "lora": Sign("LoRA adapters or their scales changed", of_loss=True, is_mark=True),
     "idle_cleared": Sign("the slot of the conversation was cleared while idle", of_loss=True, is_mark=True),
     "ram_taken": Sign("another conversation restored the copy in the RAM cache", of_loss=True, is_mark=True),
+    "evicted": Sign("a prompt was evicted from the RAM cache", of_loss=True, is_mark=True),
+    "too_large": Sign("a prompt did not fit into the RAM cache", of_loss=True, is_mark=True),
     "slot_erased": Sign("the slot was emptied over the API", of_loss=True, is_mark=True),
     "symptom": Sign("nothing was reused, or a long prompt is under way, and the lines with the reason are missing"),
     "error": Sign("the request failed"),

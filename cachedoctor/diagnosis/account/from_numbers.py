@@ -245,13 +245,8 @@ LEAST = 256
 """Tokens: shorter prompts have one length by chance."""
 
 
-class _LastOfLength(msgspec.Struct, gc=False):
-    """The request that computed a prompt of some length last."""
-
-    slot: int
-    first_line: int
-    last_line: int
-    processed: int
+_LastOfLength = tuple[int, int, int, int]
+"""Of the request that computed a prompt of some length last: slot, first line, last line, tokens computed."""
 
 
 class _Length(msgspec.Struct, gc=False):
@@ -264,6 +259,11 @@ class _Length(msgspec.Struct, gc=False):
     parted: bool = False
     """The next turn of one did not reuse its whole prompt."""
     twins: Twins | None = None
+
+    def follow(self, reused: bool) -> None:
+        """Note how a conversation continued after a prompt of this length."""
+        self.goes_on |= reused
+        self.parted |= not reused
 
 
 class SameLengths(msgspec.Struct, gc=False):
@@ -280,41 +280,39 @@ class SameLengths(msgspec.Struct, gc=False):
         if length is None or processed is None or length < LEAST:
             return
         if r.thread is not None:
-            self._follow(r.thread, r.outcome == "reused", length)
+            last = self.last.pop(r.thread, None)
+            self.last[r.thread] = length
+            if last is None:
+                if len(self.last) > RECENT:
+                    del self.last[next(iter(self.last))]
+            elif last in self.lengths:
+                self.lengths[last].follow(r.outcome == "reused")
         before = recent.pop(length, None)
-        if before is not None and before.first_line == line:
+        if before is not None and before[1] == line:
             recent[length] = before
             return
-        recent[length] = _LastOfLength(r.slot, line, r.last_line, processed)
-        if len(recent) > RECENT:
+        recent[length] = r.slot, line, r.last_line, processed
+        if before is not None:
+            self._again(r, length, processed, before)
+        elif len(recent) > RECENT:
             del recent[next(iter(recent))]
-        if before is None:
-            return
+
+    def _again(self, r: Request, length: int, processed: int, before: _LastOfLength) -> None:
+        """Take a request whose prompt is as long as that of one before."""
+        slot, _, last_line, computed = before
         found = self.lengths.get(length)
         if found is None:
             if len(self.lengths) >= MAX_LENGTHS:
                 return
             found = self.lengths[length] = _Length()
-        if before.slot == r.slot or before.last_line < r.first_line:
+        if slot == r.slot or last_line < r.first_line:
             found.apart = True
             return
         twins = found.twins
         if twins is None:
             twins = found.twins = Twins(length, r.marks["start"])
         twins.requests += 1
-        twins.tokens += min(before.processed, processed)
-
-    def _follow(self, thread: int, reused: bool, length: int) -> None:
-        """Note how a conversation continued after its last prompt."""
-        lengths = self.last
-        last = lengths.pop(thread, None)
-        lengths[thread] = length
-        if len(lengths) > RECENT:
-            del lengths[next(iter(lengths))]
-        found = None if last is None else self.lengths.get(last)
-        if found is not None:
-            found.goes_on |= reused
-            found.parted |= not reused
+        twins.tokens += min(computed, processed)
 
     def merge(self, more: SameLengths) -> None:
         """Count the requests of another part."""

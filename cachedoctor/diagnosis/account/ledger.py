@@ -65,12 +65,16 @@ class RowSums:
 class Sum:
     """The account of some requests."""
 
-    __slots__ = ("cells", "not_placed", "requests")
+    __slots__ = ("cells", "new", "not_placed", "requests", "reused")
 
     def __init__(self) -> None:
         self.requests = self.not_placed = 0
-        self.cells: dict[tuple[AccountRow, str | None], RowSums] = {}
-        """Sums by row and by code of the rule that gives the cause."""
+        self.reused, self.new = RowSums(), RowSums()
+        self.cells: dict[tuple[AccountRow, str | None], RowSums] = {
+            ("reused", None): self.reused,
+            ("new", None): self.new,
+        }
+        """Sums by row and by code of the rule that gives the cause; most requests have only the first two."""
 
     def add(self, placed: list[Placed], sign: int) -> None:
         """Count a request, or take it back."""
@@ -78,12 +82,10 @@ class Sum:
             self.not_placed += sign
             return
         self.requests += sign
-        cells = self.cells
         for row, code, tokens in placed:
-            try:
-                cell = cells[row, code]
-            except KeyError:
-                cell = cells[row, code] = RowSums()
+            cell = self.reused if row == "reused" else self.new if row == "new" else self.cells.get((row, code))
+            if cell is None:
+                cell = self.cells[row, code] = RowSums()
             cell.tokens += sign * tokens
             cell.requests += sign
 
@@ -272,7 +274,10 @@ class Ledger(msgspec.Struct, gc=False):
     def add_client(self, judged: Judged, placed: list[Placed]) -> None:
         """Count a request that is final for the client that asked: who that was is in a line after its end."""
         r = judged.request
-        name, address = asker(judged), r.seen.asked.client
+        asked = r.seen.asked
+        if asked.client is None and asked.endpoint is None and judged.asker is None:
+            return  # as in most logs
+        name, address = asker(judged), asked.client
         if r.parent is not None or name is None:
             return
         self._of_client(name).add(placed, 1)

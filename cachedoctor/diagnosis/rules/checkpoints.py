@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from cachedoctor.diagnosis.rules.kit import MIN_LOST, RuleContext, n
 from cachedoctor.knowledge.decision import EVERY
 from cachedoctor.model import Check, Dropped, Facts, RuledOut
@@ -25,6 +27,11 @@ def serves(check: Check, lcp: int, s: RuleContext) -> bool | None:
         return check.pos_min < lcp
     window = s.setup.window
     return None if window is None else check.pos_min <= max(0, lcp - window)
+
+
+def serving(checks: Iterable[Check], lcp: int, s: RuleContext) -> list[Check]:
+    """Return those that hold what a common prefix of ``lcp`` tokens needs; none does that begins after it."""
+    return [check for check in checks if check.pos_min < lcp and serves(check, lcp, s)]
 
 
 def held_whole(s: RuleContext) -> bool:

@@ -111,7 +111,7 @@ class RuleContext:
         self.min_prompt = options.min_prompt_tokens
         """Tokens: a request with a shorter prompt costs too little to matter."""
         prompt, lcp, reference = r.prompt_tokens, r.common_prefix_tokens, r.reference_tokens or 0
-        if r.cut:
+        if r.outcome == "unknown":
             worth = (_longest(r) if prompt is None else prompt) >= self.min_prompt
         else:
             worth = prompt is not None and prompt >= self.min_prompt and r.outcome in ("partial", "reprocessed")
@@ -123,10 +123,11 @@ class RuleContext:
         at_most = self.lcp_at_most = lcp if lcp is not None else _lcp_at_most(r)
         """Upper bound of the common prefix, or None."""
         between = r.prefix_between
-        pinned = self.pinned = r.lcp_exact or (between is not None and between[1] - between[0] <= 1)
+        low, high = between or (0, 0)
+        pinned = self.pinned = r.lcp_exact or (between is not None and high - low <= 1)
         """The common prefix is known to within one token."""
-        self.rough = bool(lost) and not pinned and _rough(r)
-        """A number that decides is known within wide bounds only."""
+        self.rough = bool(lost) and not pinned and high - low > MIN_LOST and high - low > 0.1 * high
+        """A number that decides is known only within wide bounds, which are more than 10 % apart."""
         most = prompt if prompt is not None else _prompt_at_most(r, reference)
         whole = self.whole = reference if reference < most else most
         """Tokens that could have been common: the shorter of reference and prompt."""
@@ -139,11 +140,14 @@ class RuleContext:
         long = own is None and pinned and lcp is not None and lcp >= LONG
         self.early = not long and at_most is not None and at_most < EARLY * whole
         """The common prefix is known to end early."""
-        half = prompt is not None and lcp is not None and 2 * lcp >= prompt
-        self.late = lcp is not None and lcp > 16 and (lcp >= LONG or half)
+        if lcp is None:
+            repeats, late = not r.seen.parted or (prompt is None and not r.cut), False
+        elif prompt is None:
+            repeats, late = not r.cut, lcp >= LONG
+        else:
+            repeats, late = lcp >= prompt - 4, lcp > 16 and (lcp >= LONG or 2 * lcp >= prompt)
+        self.late = late
         """The common prefix is known to be long: 1,000 tokens or half of the prompt."""
-        again = prompt is not None and lcp is not None and lcp >= prompt - 4
-        repeats = again or (lcp is None and not r.seen.parted) or (prompt is None and not r.cut)
         self.client_lost: int = 0 if repeats else r.lost_client or 0
         """Tokens that the client changed; 0 when the prompt only repeats or extends what the slot held."""
         self.server_lost: int = (r.lost_server or 0) if lost else 0
@@ -240,6 +244,10 @@ class RuleContext:
     def is_settled(self, code: str) -> bool:
         """Whether a rule, which asks about itself, decided on a request of the conversation what it leaves open."""
         return self._remembered is not None and self._remembered.is_settled(self.request.thread, code)
+
+    def said_last(self, code: str) -> bool:
+        """Whether a rule, which asks about itself, fired on the last request of the history."""
+        return bool(self.before) and code in self.before[-1].verdict.codes
 
     @property
     def replayed(self) -> Replay:
@@ -348,12 +356,6 @@ def passed_over(r: Request) -> bool:
     return r.thread in r.seen.passed_over and r.seen.choice.selected_by == "lru" and not r.held_tokens
 
 
-def _rough(r: Request) -> bool:
-    """The bounds of the common prefix lie more than 10 % apart."""
-    between = r.prefix_between
-    return between is not None and between[1] - between[0] > max(MIN_LOST, 0.1 * between[1])
-
-
 def _lcp_at_most(r: Request) -> int | None:
     """Upper bound of a common prefix that is not known: what a choice by age leaves, or what a refused copy in RAM.
 
@@ -380,6 +382,6 @@ def _leaves_no_copy(r: Request) -> bool:
 
     Where the RAM cache was searched, the slot was saved before: a line about that is missing.
     """
-    if r.ram_saved or "ram" in r.marks or r.slot_named or not r.held_tokens or r.processed_tokens is None:
+    if r.seen.choice.selected_by != "lru" and (r.f_keep is None or r.f_keep >= SAVED):
         return False
-    return r.seen.choice.selected_by == "lru" or (r.f_keep is not None and r.f_keep < SAVED)
+    return not (r.ram_saved or "ram" in r.marks or r.slot_named or not r.held_tokens or r.processed_tokens is None)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterable
-from typing import NamedTuple
 
 import msgspec
 
@@ -91,7 +90,7 @@ def signs_of(s: RuleContext) -> tuple[SignName, ...]:
             found.append("failed")
         if not MARKS_OF_LOSS.isdisjoint(r.marks):
             found += sorted(MARKS_OF_LOSS & r.marks.keys())
-    if s.too_small or (s.request.outcome == "unknown" and s.symptom):
+    if (r.seen.forced and s.too_small) or (r.outcome == "unknown" and s.symptom):
         found.append("symptom")
     if s.text_alone:
         found.append("bar")
@@ -110,13 +109,8 @@ def signs_of(s: RuleContext) -> tuple[SignName, ...]:
     return tuple(found)
 
 
-class PlannedRule(NamedTuple):
-    """A rule with what silences it."""
-
-    rule: RequestRule
-    unless: frozenset[str]
-    weak_unless: frozenset[str]
-    only_with: frozenset[str]
+PlannedRule = tuple[RequestRule, frozenset[str], frozenset[str], frozenset[str]]
+"""A rule, and the codes that silence it, that silence a weak match of it, and one of which must have fired."""
 
 
 class Plan:
@@ -124,7 +118,7 @@ class Plan:
 
     def __init__(self, rules: Iterable[AnyRule]) -> None:
         self._rules = [
-            PlannedRule(rule, frozenset(rule.unless), frozenset(rule.weak_unless), frozenset(rule.only_with))
+            (rule, frozenset(rule.unless), frozenset(rule.weak_unless), frozenset(rule.only_with))
             for rule in rules
             if isinstance(rule, RequestRule)
         ]
@@ -135,5 +129,5 @@ class Plan:
         found = self._asked.get(signs)
         if found is None:
             shown = frozenset(signs) | (OF_LOSS if "text" in signs else frozenset())
-            found = self._asked[signs] = [planned for planned in self._rules if not shown.isdisjoint(planned.rule.on)]
+            found = self._asked[signs] = [planned for planned in self._rules if not shown.isdisjoint(planned[0].on)]
         return found

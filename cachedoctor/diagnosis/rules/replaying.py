@@ -109,14 +109,11 @@ class Replay(msgspec.Struct, frozen=True):
     """The whole decision, unless rounding or several possible builds leave it open."""
 
     @property
-    def expected(self) -> int | None:
-        """Tokens reused, when they are known exactly."""
-        return self.least if self.least == self.most else None
-
-    @property
-    def lacking(self) -> tuple[str, ...]:
-        """What the log lacks for an exact answer."""
-        return self.missing or (() if self.expected is not None else ("common_prefix",))
+    def answer(self) -> tuple[int | None, tuple[str, ...]]:
+        """Tokens reused, when they are known exactly, and what the log lacks where they are not."""
+        if self.least is not None and self.least == self.most:
+            return self.least, self.missing
+        return None, self.missing or ("common_prefix",)
 
 
 class _LacksError(Exception):

@@ -339,6 +339,9 @@ class Analyzer:
             judged.append(self._ask_again(request) if request.revision else self._ask(request))
             settled, self._diagnosis.settled = self._diagnosis.settled, []
             judged += [self._ask_again(replace(one, revision=one.revision + 1)) for one in settled]
+        again = any(one.request.revision for one in judged)
+        new = [one for one in judged if not one.request.revision] if again else judged
+        self._returns.take(new, self._sessions)
         opened, self._diagnosis.opened = self._diagnosis.opened, []
         self._new += opened
         if self._listener is not None:
@@ -350,8 +353,6 @@ class Analyzer:
             self._listener.examined(told, self.findings() if opened else [])
         self._account(judged)
         self._slowest.take(judged)
-        again = any(one.request.revision for one in judged)
-        new = [one for one in judged if not one.request.revision] if again else judged
         first = not self._sums.judged
         left_open, undecided = self._sums.add(new, self._least)
         self._left_open += left_open[: _UNDECIDED - len(self._left_open)]
@@ -392,11 +393,9 @@ class Analyzer:
     def _ask(self, request: Request) -> Judged:
         session = self._sessions[request.session]
         if self._prompts is None:
-            self._returns.note(request, session)
             return self._diagnosis.examine(request, session)
         turn = self._turn(request, session, self._prompts) if request.parent is None else None
         request = _by_text(request, turn)
-        self._returns.note(request, session)
         judged = self._diagnosis.examine(request, session, None if turn is None else turn.difference)
         return self._asked_by(judged)
 

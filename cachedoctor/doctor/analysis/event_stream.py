@@ -113,15 +113,15 @@ class _Changing(Spool):
         encoded = self._written[judged.request.index] = self._written_as(judged)
         return encoded
 
-    def _settle(self, judged: Judged) -> None:
-        """Have a request that no longer changes written down once more if it is another one by now."""
-        encoded = self._written_as(judged)
-        if self._written.pop(judged.request.index, None) != encoded:
-            self._again(encoded)
+    def _settle(self, settled: list[Judged], encode: Callable[[Judged], bytes]) -> None:
+        """Have requests that no longer change written down once more if they are others by now."""
+        for judged in settled:
+            encoded = encode(judged)
+            if self._written.pop(judged.request.index, None) != encoded:
+                self._again(encoded)
 
     def settle(self) -> None:
         """Nothing changes any more."""
-        for judged in (*self._open, *self._waiting.values()):
-            self._settle(judged)
+        self._settle([*self._open, *self._waiting.values()], self._written_as)
         self._open.clear()
         self._waiting.clear()

@@ -114,13 +114,16 @@ class Intake:
         elif self._documents.opened:
             self.info.counted = "records"
         block = self._blocks.feed(chunk)
-        return self._block(self._texts.feed(block)) if block else []
+        if not block:
+            return []
+        read = self._texts.feed(block)
+        return self._block(read, stripped=read is block)  # what it removes makes another text
 
-    def _block(self, block: bytes) -> list[Segment]:
+    def _block(self, block: bytes, *, stripped: bool = False) -> list[Segment]:
         first = self.info.lines + self._first
         self.info.lines += len(block) - len(block.replace(b"\n", b""))  # in half the time of ``count``
         self.info.imitations = self._texts.imitations
-        return self._unwrapper.feed(block, first)
+        return self._unwrapper.feed(block, first, stripped=stripped)
 
 
 class HeldBack:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from copy import copy
 from typing import TYPE_CHECKING
 
 from cachedoctor.knowledge import cmdline
-from cachedoctor.model import GivenOption, Request, Session, Setting
+from cachedoctor.model import GivenOption, Judged, Session, Setting
 from cachedoctor.model.session import Incident
 from cachedoctor.report.words.traffic_words import LLAMA
 
@@ -35,30 +36,31 @@ class PeakConversations:
         self._order: dict[int, list[int]] = {}
         """Conversations by session, the one used last first: most return soon, and are found at once."""
 
-    def note(self, request: Request, session: Session) -> None:
-        """Take the next request.
+    def take(self, judged: Iterable[Judged], sessions: Sequence[Session]) -> None:
+        """Take the next requests.
 
         Slots are taken from the conversation unused for longest. So one that returns after others has kept its slot if
         there were as many slots as conversations from its last request on, itself included.
         """
-        thread = request.thread
-        if thread is None:
-            return
-        order = self._order.get(session.index)
-        if order is None:
-            order = self._order[session.index] = []
-            if len(self._order) > _KEPT:
-                del self._order[next(iter(self._order))]
-        elif order[0] == thread:
-            return
-        if thread in order:
-            at = order.index(thread)
-            if session.at_once <= at:
-                session.at_once = at + 1
-            del order[at]
-        elif len(order) >= _KEPT:
-            del order[-1]
-        order.insert(0, thread)
+        for one in judged:
+            r = one.request
+            thread, order = r.thread, self._order.get(r.session)
+            if thread is None:
+                continue
+            if order is None:
+                order = self._order[r.session] = []
+                if len(self._order) > _KEPT:
+                    del self._order[next(iter(self._order))]
+            elif order[0] == thread:
+                continue
+            if thread in order:
+                at, session = order.index(thread), sessions[r.session]
+                if session.at_once <= at:
+                    session.at_once = at + 1
+                del order[at]
+            elif len(order) >= _KEPT:
+                del order[-1]
+            order.insert(0, thread)
 
 
 _LATEST = 16

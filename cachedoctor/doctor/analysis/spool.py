@@ -114,9 +114,13 @@ class Spool:
             kept.clear()
             return
         while len(kept) >= OPEN + _TOGETHER:  # the first of them no longer change
-            self._ready += map(encode, [kept.popleft() for _ in range(_TOGETHER)])
-            if len(self._ready) > _BATCH:
-                self._write()
+            self._settle([kept.popleft() for _ in range(_TOGETHER)], encode)
+
+    def _settle(self, settled: list[Judged], encode: Callable[[Judged], bytes]) -> None:
+        """Keep requests that no longer change."""
+        self._ready += map(encode, settled)
+        if len(self._ready) > _BATCH:
+            self._write()
 
     def _write(self) -> None:
         if len(self._ready) < 2:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from operator import attrgetter
 
 import msgspec
 
@@ -15,7 +14,6 @@ _JUDGED = frozenset({"cold", "reused", "partial", "reprocessed", "failed"})
 """Outcomes for which the log shows what was possible and what was done; a client's disconnect is not one of them."""
 
 _LOST = frozenset({"partial", "reprocessed"})
-_COUNTED = attrgetter("parent", "prompt_tokens", "cached_tokens", "processed_tokens", "prompt_ms", "outcome")
 
 
 class Sums:
@@ -46,8 +44,14 @@ class Sums:
         known = self.judged
         for one in judged:
             r = one.request
-            parent, prompt, cached, processed, ms, outcome = _COUNTED(r)
-            if parent is None:
+            if r.parent is None:
+                prompt, cached, processed, ms, outcome = (
+                    r.prompt_tokens,
+                    r.cached_tokens,
+                    r.processed_tokens,
+                    r.prompt_ms,
+                    r.outcome,
+                )
                 requests += 1
                 if prompt is not None:
                     if prompt < least and (outcome in _LOST or (r.cut and r.lost_tokens)):
@@ -117,7 +121,6 @@ def _begins(request: Request) -> bool:
     return request.outcome == "cold" or taken
 
 
-_IN_SLOT = attrgetter("session", "slot", "parent", "prompt_tokens", "cached_tokens")
 _KEPT = 3
 _SUMMED: dict[str, str] = {"reused": "reused", "new": "new", "rounding": "new", "undecided": "undecided"}
 """Rows of the account that are not loss; the tokens of all others were recomputed."""
@@ -235,12 +238,12 @@ class Reuse(msgspec.Struct, gc=False):
     def add(self, judged: Iterable[Judged], sessions: Sequence[Session]) -> None:
         """Count requests; children of ``n > 1`` requests are left out."""
         for one in judged:
-            session, slot, parent, prompt, cached = _IN_SLOT(one.request)
-            if parent is not None:
+            r = one.request
+            if r.parent is not None:
                 continue
-            life = self.going.get(session)
+            slot, prompt, cached, life = r.slot, r.prompt_tokens, r.cached_tokens, self.going.get(r.session)
             if life is None:
-                life = self._begin(sessions[session])
+                life = self._begin(sessions[r.session])
             life.requests += 1
             series = life.slots.get(slot)
             if series is None or slot == SLOTS:

@@ -142,9 +142,6 @@ class Diagnosis:
         self._latest = None
 
     def _ask(self, request: Request, session: Session, memory: FindingHistory, difference: PromptDiff | None) -> Judged:
-        thread = request.thread
-        if thread is not None:
-            memory.known.add(thread)
         if request.outcome in _HEALTHY and not _may_show(request):
             judged = Judged(request)
             memory.remember(judged)
@@ -152,10 +149,10 @@ class Diagnosis:
                 self.settled += memory.weigh(request.index, request.cached_tokens or 0)
             return judged
         before, served = memory.before(request)
-        setup = self._setup_of(request.facts)
         s = RuleContext(
-            request, setup, before, served, len(memory.known), memory.steals, self._options, difference, memory
-        )
+            request, self._setup_of(request.facts), before, served, memory.met(request.thread), memory.steals,
+            self._options, difference, memory,
+        )  # fmt: skip
         self.settled += memory.weigh(request.index, s.lost if s.slot_taken else -s.lost if s.has_own_changed else 0)
         codes = self._fired(s, session, memory)
         if s.slot_taken:
@@ -199,7 +196,7 @@ class Diagnosis:
     def _verdict(self, s: RuleContext, codes: tuple[str, ...]) -> Verdict:
         if not s.lost and not codes:
             return NO_VERDICT
-        expected, missing = (s.replayed.expected, s.replayed.lacking) if s.lost else (None, ())
+        expected, missing = s.replayed.answer if s.lost else (None, ())
         if not codes:
             return Verdict(codes, expected, missing)
         tokens, ns, costliest, undecided, guessed = self.groups.said_of(s.request)

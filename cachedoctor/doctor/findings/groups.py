@@ -32,6 +32,8 @@ class _InputCause(msgspec.Struct, gc=False):
     key: Key
     group: MatchGroup | None = None
     """Its matches that are final."""
+    rank: tuple[bool, int, int] = (False, -1, -1)
+    """Rank of the worst of these matches."""
     waiting: int = 0
     """Matches that can still be taken back."""
 
@@ -42,6 +44,7 @@ class _Cost(msgspec.Struct, gc=False):
     entry: _InputCause
     rule: RequestRule
     match: Match
+    rank: tuple[bool, int, int]
     ns: int
     at_depth: bool
     context: RuleContext | None
@@ -53,11 +56,8 @@ class _Cost(msgspec.Struct, gc=False):
 class _Costs(msgspec.Struct, gc=False):
     """What all rules said of one request."""
 
-    number: int
-    """Number of the request."""
+    request: Request
     session: Session
-    lost: int
-    """Tokens that it could have reused and computed; 0 where that is not known."""
     costs: list[_Cost] = msgspec.field(default_factory=list)
     whole: tuple[int, int, str | None] | None = None
     """Tokens and nanoseconds of all causes, and code of the costliest, once all rules have been checked."""
@@ -94,18 +94,20 @@ class FindingGroups:
         if said is None:
             if len(self._waiting) >= REVISABLE:
                 self._settle(self._waiting.pop(next(iter(self._waiting))))
-            said = self._waiting[request.index] = _Costs(request.index, session, _lost(request))
+            said = self._waiting[request.index] = _Costs(request, session)
         elif not said.costs:  # it is seen otherwise now
-            said.lost = _lost(request)
+            said.request = request
         key = (rule.code, match.key, session.path, session.origin)
         entry = self._entries.get(key)
         new = entry is None
         if entry is None:
             entry = self._entries[key] = _InputCause(key)
         entry.waiting += 1
-        worse = entry.group is None or _rank(match) > _rank(entry.group.worst)
+        rank = _rank(match)
         ms, at_depth = speed.cost(request, match.tokens)
-        said.costs.append(_Cost(entry, rule, match, round(ms * 1e6), at_depth, context if worse else None))
+        said.costs.append(
+            _Cost(entry, rule, match, rank, round(ms * 1e6), at_depth, context if rank > entry.rank else None)
+        )
         return new
 
     def retract(self, index: int) -> None:
@@ -172,6 +174,7 @@ class FindingGroups:
             before = self._entries.setdefault(key, entry)
             if before is not entry and before.group is not None and entry.group is not None:
                 _join(before.group, entry.group)
+                before.rank = max(before.rank, entry.rank)
         self._tokens += later._tokens
         self._ns += later._ns
 
@@ -195,6 +198,8 @@ class FindingGroups:
             entry = cost.entry
             entry.waiting -= 1
             entry.group = self._counted(entry.group, cost, said)
+            if cost.rank > entry.rank:
+                entry.rank = cost.rank
         tokens, ns, _ = said.whole or self._whole(said)
         self._tokens += tokens
         self._ns += ns
@@ -214,7 +219,7 @@ class FindingGroups:
         if len(counted) < 2:
             return [(c, c.match.tokens) for c in counted]
         counted.sort(key=lambda c: -c.match.tokens)
-        lost = max([said.lost, *(c.match.tokens for c in counted)])
+        lost = max([_lost(said.request), *(c.match.tokens for c in counted)])
         covered, found = {True: 0, False: 0}, []
         for cost in counted:
             side = cost.rule.code.startswith(OF_CLIENTS)
@@ -249,7 +254,7 @@ class FindingGroups:
         match, context = cost.match, cost.context
         if group is None:
             group = self._opened(cost, said.session)
-        elif context is not None and _rank(match) > _rank(group.worst):
+        elif context is not None and cost.rank > _rank(group.worst):
             group.worst, group.worst_request, group.session = match, context.request, said.session
             group.proof = self._proof(cost, context)
         group.at_depth = cost.at_depth
@@ -262,9 +267,9 @@ class FindingGroups:
             if shared:
                 group.shared[code] = group.shared.get(code, 0) + shared
         if len(group.first) < FIRST:
-            group.first.append(said.number)
+            group.first.append(said.request.index)
         if len(group.top) < WORST or match.tokens > group.top[-1][0]:
-            group.top = _worst([*group.top, (match.tokens, said.number)])
+            group.top = _worst([*group.top, (match.tokens, said.request.index)])
         return group
 
     def _opened(self, cost: _Cost, session: Session) -> MatchGroup:
@@ -301,7 +306,7 @@ def _copy(group: MatchGroup) -> MatchGroup:
 
 
 def _lost(request: Request) -> int:
-    """What it could have reused of the turn before, and computed."""
+    """What it could have reused of the turn before, and computed; 0 where that is not known."""
     reach = min(request.reference_tokens or 0, request.prompt_tokens or 0)
     return max(0, reach - (request.cached_tokens or 0))
 

@@ -60,7 +60,7 @@ class PromptSpeed:
         And whether the speed at that depth is known, not only the mean speed of the request.
         """
         slope, computed, ms = self.slope, request.processed_tokens, request.prompt_ms
-        if not computed or not ms:
+        if not tokens or not computed or not ms:
             return 0.0, slope > 0
         twice, saved = 2 * (request.cached_tokens or 0), min(tokens, computed)
         part, whole = saved * (1 + slope * (twice + saved) / 2), computed * (1 + slope * (twice + computed) / 2)
@@ -71,16 +71,18 @@ WINDOW = 8
 """Requests of a thread that a rule can look back on."""
 MAX_THREADS = 64
 """Threads remembered per session, as the tracker remembers them; the one unused for longest is forgotten."""
-_FINAL = 64
-"""Requests after which a request is not reported again; of a slot's older requests only the last is remembered."""
+RECENT = 64
+"""Requests after which a request is not reported again; of older requests only the last of each slot is remembered."""
 
 
 class FindingHistory(msgspec.Struct, gc=False):
-    """The last requests of each thread and slot, and how fast prompts are computed."""
+    """The last requests, those of each thread and slot, and how fast prompts are computed."""
 
     threads: dict[int, deque[Judged]] = msgspec.field(default_factory=dict)
-    slots: dict[int, deque[Judged]] = msgspec.field(default_factory=dict)
-    """What each slot served, in the order of the requests."""
+    recent: deque[Request] = msgspec.field(default_factory=lambda: deque(maxlen=RECENT))
+    """The last requests, in the order of their ends."""
+    slots: dict[int, Request] = msgspec.field(default_factory=dict)
+    """The last request of each slot."""
     speed: PromptSpeed = msgspec.field(default_factory=PromptSpeed)
     latest: int | None = None
     """Thread that was used last; it is the last one in ``threads``."""
@@ -115,45 +117,49 @@ class FindingHistory(msgspec.Struct, gc=False):
         if tokens:
             self.weighed[index] = tokens
             self.balance += tokens
-            if len(self.weighed) > _FINAL:
+            if len(self.weighed) > RECENT:
                 del self.weighed[next(iter(self.weighed))]
         known = self.doubts, self.in_turn, self.files
         if known == self.told:
             return []
         self.told = known
-        last = (judged.request for queue in self.slots.values() for judged in queue)
         return [
             one
-            for one in last
-            if self.weighed.get(one.index, 0) > 0 and one.lost_tokens and 0 < index - one.index < _FINAL
+            for one in self.recent
+            if self.weighed.get(one.index, 0) > 0 and one.lost_tokens and 0 < index - one.index < RECENT
         ]
 
     def remember(self, judged: Judged) -> None:
         """Take a request; the rules have been asked about it."""
         request = judged.request
-        number, thread, held, served = request.index, request.thread, request.held_thread, self.slots.get(request.slot)
-        if (request.restored_from_ram or (held != thread and held is not None)) and request.outcome == "reused":
-            self.returns = self.returns or request.thread_turn > 0
+        thread, held, last = request.thread, request.held_thread, self.slots.get(request.slot)
+        if held != thread or request.restored_from_ram:
+            self.returns = self.returns or _came_back(request)
         self.in_turn = self.in_turn or (request.outcome == "reused" and request.thread_turn > 0)
-        if served and served[-1].request.index < number:
-            self.in_turn |= 0 < (request.prompt_tokens or 0) < (served[-1].request.prompt_tokens or 0)
+        if last is not None and last.index < request.index:
+            self.in_turn |= 0 < (request.prompt_tokens or 0) < (last.prompt_tokens or 0)
         self.files = self.files or "slot_file" in request.marks
         if not self.strict and request.facts.setting("cache_ram_mib") == 0:
             self.strict = came_back(request)
-        if not served:
-            self.slots[request.slot] = deque((judged,), maxlen=_FINAL)
+        if request.revision:
+            self._replace(request)
         else:
-            late, final = served[-1].request.index >= number, number - _FINAL
-            served.append(judged)
-            if late:
-                _order(served)
-            while served[1].request.index < final:  # the last one is not
-                served.popleft()
+            self.recent.append(request)
+            self.slots[request.slot] = request
         if thread is not None:
             turns = self.threads[thread] if thread == self.latest else self._use(thread)
             turns.append(judged)
-            if len(turns) > 1 and turns[-2].request.index >= number:
+            if len(turns) > 1 and turns[-2].request.index >= request.index:
                 _order(turns)
+
+    def _replace(self, request: Request) -> None:
+        """Put a request that is judged again in the place of what it was."""
+        for at, one in enumerate(self.recent):
+            if one.index == request.index:
+                self.recent[at] = request
+        last = self.slots.get(request.slot)
+        if last is not None and last.index == request.index:
+            self.slots[request.slot] = request
 
     def _use(self, thread: int) -> deque[Judged]:
         """Put a thread last, and give its requests; of too many threads the one unused for longest is forgotten."""
@@ -162,6 +168,7 @@ class FindingHistory(msgspec.Struct, gc=False):
             if len(self.threads) >= MAX_THREADS:
                 del self.threads[next(iter(self.threads))]
             queue = deque(maxlen=WINDOW)
+            self.met(thread)
         self.threads[thread] = queue
         self.latest = thread
         return queue
@@ -175,17 +182,23 @@ class FindingHistory(msgspec.Struct, gc=False):
         return [
             one.request
             for one in self.threads.get(thread, ())
-            if code in one.verdict.codes and 0 < request.index - one.request.index < _FINAL
+            if code in one.verdict.codes and 0 < request.index - one.request.index < RECENT
         ]
 
     def is_settled(self, thread: int | None, code: str) -> bool:
         """Whether a rule decided what it had left open of a thread."""
         return (thread, code) in self.settled
 
+    def met(self, thread: int | None) -> int:
+        """Count the threads so far, this one included."""
+        if thread is not None:
+            self.known.add(thread)
+        return len(self.known)
+
     def forget(self, index: int) -> None:
-        """Forget the request with this number: it is seen otherwise now."""
+        """Take the request with this number, which is seen otherwise now, out of its thread and the balance."""
         self.balance -= self.weighed.pop(index, 0)
-        for queue in (*self.threads.values(), *self.slots.values()):
+        for queue in self.threads.values():
             for judged in queue:
                 if judged.request.index == index:
                     queue.remove(judged)
@@ -196,37 +209,39 @@ class FindingHistory(msgspec.Struct, gc=False):
 
         Requests may be asked about when later ones are known.
         """
-        number, served = request.index, None
+        number, served = request.index, self.slots.get(request.slot)
         thread = list(self.threads.get(request.thread, ())) if request.thread is not None else []
         while thread and thread[-1].request.index >= number:
             thread.pop()
-        for judged in reversed(self.slots.get(request.slot, ())):
-            if judged.request.index < number:
-                served = judged.request
-                break
+        if served is not None and served.index >= number:
+            earlier = (r for r in reversed(self.recent) if r.slot == request.slot and r.index < number)
+            served = next(earlier, None)
         return thread, served
 
     def beside(self, request: Request) -> list[Request]:
         """Give what other slots served while this request was at work."""
-        first, last = request.first_line, request.last_line
+        first, last, slot = request.first_line, request.last_line, request.slot
         found: list[Request] = []
-        for slot, queue in self.slots.items():
-            if slot == request.slot:
-                continue
-            beside = []
-            for judged in reversed(queue):
-                r = judged.request
-                if r.last_line <= first:
-                    break  # those that the slot served before that had ended even earlier
-                if r.first_line < last:
-                    beside.append(r)
-            found += reversed(beside)
-        return found
+        for r in reversed(self.recent):
+            if r.last_line <= first:
+                break  # those before that had ended even earlier
+            if r.first_line < last and r.slot != slot:
+                found.append(r)
+        return found[::-1]
 
     def ended_at(self, length: int, slack: int, before: int) -> bool:
         """Whether a request with a number below ``before`` left a slot at this length, or up to ``slack`` below it."""
-        served = (judged.request for queue in self.slots.values() for judged in queue)
-        return any(r.index < before and 0 <= length - (r.seen.released_tokens or 0) <= slack for r in served)
+        return any(
+            r.index < before and 0 <= length - (r.seen.released_tokens or 0) <= slack
+            for r in (*self.recent, *self.slots.values())
+        )
+
+
+def _came_back(request: Request) -> bool:
+    """Whether a conversation was reused though its slot had held another one."""
+    held = request.held_thread
+    other = request.restored_from_ram or (held is not None and held != request.thread)
+    return bool(other) and request.outcome == "reused" and request.thread_turn > 0
 
 
 def _order(queue: deque[Judged]) -> None:

@@ -16,7 +16,7 @@ import msgspec
 
 from cachedoctor.engines.catalogue.heads import NEVER, HeadPattern, literal_pattern
 from cachedoctor.knowledge.late_patterns import late
-from cachedoctor.model import Shows
+from cachedoctor.model import Mark, Shows
 from cachedoctor.model.bounds import AMOUNT, MIB, MS, NUMBERS, PERCENT, RATE, SHARE, NumberRange
 
 _LOOK = 1 << 12
@@ -188,6 +188,10 @@ class Event(msgspec.Struct, gc=False):
     def numbers(self) -> Sequence[int]:
         """Line numbers of an event that stands for several lines."""
         return self.lines or range(self.line, self.line + len(self.texts))
+
+    def mark(self, at: int) -> Mark:
+        """The line with this index, of an event that stands for several."""
+        return Mark(self.lines[at] if self.lines else self.line + at, self.texts[at])
 
     @property
     def text(self) -> bytes:

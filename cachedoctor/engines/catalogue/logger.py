@@ -61,8 +61,8 @@ class LoggerCatalogue(Catalogue):
         return events
 
 
-_FROM = rb"[0-9.]{7,15}:[0-9]{1,5}"
-_ASKED = rb' - "[A-Z]{1,8} [^\s"]{1,512} HTTP/[0-9.]{1,4}" [0-9]{3}[\w ]{0,40}(?=\n)'
+_FROM = rb"[0-9.]{7,15}+:[0-9]{1,5}+"
+_ASKED = rb' - "[A-Z]{1,8}+ [^\s"]{1,512}+ HTTP/[0-9.]{1,4}+" [0-9]{3}[\w ]{0,40}+(?=\n)'
 ACCESSES = late(rb"(?>([^\n\"]*?INFO:[ \t]{1,6})" + _FROM + rb")(" + _ASKED + rb")(?:\n\1" + _FROM + rb"\2(?=\n))++")
 """Lines of uvicorn that differ only in the client's address."""
 _HOST = late(rb"[^\n\"]*?INFO:[ \t]{1,6}([0-9.]{7,15}):[^\n]*+\n?+")

@@ -76,23 +76,22 @@ class Scanner:
         line, counted, seen, past = -1, 0, 0, 0
         found, group = None, 0
         for found in list(self._catalogue.pattern.finditer(data)):  # in one go, which spares the processor's cache
-            seen += 1
             group = found.lastindex or 0
             if group < slot_group:
                 at, end = found.span()
                 at += 1
-                line += 1 if at - counted == 1 else count(b"\n", counted, at)
                 texts = data[at:end].split(b"\n") if end - at < _MANY else _ends_of(data[at:end])
-                begins, counted = line, end
-                line += len(texts) - 1
-                seen += len(texts) - 1
+                lines = len(texts)
+                begins = line + (1 if at - counted == 1 else count(b"\n", counted, at))
+                line, counted, seen = begins + lines - 1, end, seen + lines
                 number, spans = first + begins, _NO_NUMBERS
                 if numbers is not None:  # lines of others may come between them, or several stand in one record
                     number, spans = numbers[begins], numbers[begins : line + 1]
-                    if spans == list(range(number, number + len(texts))):
+                    if spans == list(range(number, number + lines)):
                         spans = _NO_NUMBERS
                 yield Event("fused", None, _NO_FIELDS, -1, -1, number, data, at, end, found, spans, texts)
                 continue
+            seen += 1
             if found.start() < past:
                 continue
             head = found[group]

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
-import msgspec
-
-from cachedoctor.engines.catalogue.base import CLOCK, NAME, Event
+from cachedoctor.engines.catalogue.base import CLOCK, Event, stamp_of
 from cachedoctor.engines.llamacpp.server_run import ServerRun
 from cachedoctor.engines.llamacpp.slot import Slot
 from cachedoctor.knowledge.late_patterns import late
@@ -18,21 +15,18 @@ from cachedoctor.model.bounds import MS, SHARE
 from cachedoctor.model.observed import MAX_CHECKS, Observed, Progressed
 
 # Places in the groups of a match; the first two are slot and task, from the slot prefix that comes before PATTERN.
-NEW_NAME, SIMILARITY, F_KEEP, T_LAST, SAMPLER, TASK = range(2, 8)
-"""Groups of a slot choice; the sampler's is empty, and shows only that the line is there."""
-CHOICE_TAIL = 8
-LAUNCHED = 21
-LAUNCH_TAIL = 22
-BATCHES_ALONE = 35
-CHECKING = 38
-END_ALONE = 39
-TAIL, OF_END = 13, 8
-
-# Within a tail: prompt length (2 groups), batches (3), end (8).
-CONTEXT, PROMPT, BATCHES, END = 0, 1, 2, 5
-# Within batches: the word "cached", the count, the further lines.
-CACHED, REST = 1, 2
-# Within an end: header line, prompt ms, processed, reply ms, generated, reuse of graphs (empty), released, truncated.
+NEW_NAME, SIMILARITY, F_KEEP, T_LAST, SAMPLER, STAMP, TASK = range(2, 9)
+"""Groups of a slot choice and of the launch below it; the sampler's is empty, and shows only that the line is there."""
+LAUNCHED = 9
+CONTEXT, PROMPT = 10, 11
+BATCHES, CHECKED, END = 12, 15, 16
+"""After a launch: the word "cached", the count, the further lines; or the first byte of a check; and the end as
+``_end_fused`` has it."""
+BATCHES_ALONE, END_ALONE, CHECKING = 24, 28, 36
+REST = 2
+"""Of batches."""
+GRAPHS, OF_END = 5, 8
+"""Groups of an end: the empty one of the line about graphs, and their number."""
 
 # No looser than the rows: what one of them would not believe, must not be believed because of where it stands.
 # They have no sign: of the bounds of a number the upper one is left to be asked for.
@@ -41,7 +35,11 @@ CACHED, REST = 1, 2
 _COUNT, _LONG = rb"[0-9]{1,10}+", rb"[0-9]{1,15}+"
 _FLOAT = rb"[0-9]++\.[0-9]++"
 _STAMP = rb"(?>(?:" + CLOCK + rb" )?+(?:[IW] )?+)"
-_SAME = _STAMP + rb"slot ++" + NAME + rb"*+: id ++\1 \| task "
+_NAME = rb"[;-{!-9]"
+"""A byte of a function name, as in ``NAME`` but only ASCII: letters are found in the first range."""
+_LINE = rb"slot ++" + _NAME + rb"*+: id ++\1 \| task "
+_SAME = _STAMP + _LINE
+_STAMPED = rb"(?:(" + CLOCK + rb") |)(?:[IW] )?+" + _LINE
 _RATE = rb" tokens \( *+" + _FLOAT + rb" ms per token, ++" + _FLOAT + rb" tokens per second\)\n"
 _REST = rb"[^\n]*+"
 
@@ -51,10 +49,10 @@ def _batches_fused(task: bytes) -> bytes:
     removed = rb"n_tokens = " + _COUNT + rb", memory_seq_rm \[" + _LONG + rb", end\)"
     further = (
         rb"(?:(?:cached )?" + removed
-        + rb"|created context checkpoint " + _COUNT + rb" of " + _COUNT + rb" \([^\n|]*+"
+        + rb"|created context checkpoint " + _COUNT + rb" of " + _COUNT + rb" \([ -{]*+"
         + rb"|prompt processing " + _REST + rb"|prompt done, " + _REST + rb")(?=\n)"
     )  # fmt: skip
-    first = rb"(cached )?n_tokens = (" + _COUNT + rb"), memory_seq_rm \[" + _LONG + rb", end\)"
+    first = rb"(cached |)n_tokens = (" + _COUNT + rb"), memory_seq_rm \[" + _LONG + rb", end\)"
     return first + rb"((?:\n" + _SAME + task + rb" \| " + further + rb")*+)(?=\n)"
 
 
@@ -70,31 +68,46 @@ def _end_fused(task: bytes) -> bytes:
     )  # fmt: skip
 
 
-def _tail_fused(task: bytes) -> bytes:
-    """What may follow a launch at once: prompt length, batches, end; 13 groups."""
-    same = rb"\n" + _SAME + task + rb" \| "
-    context, length = rb"new prompt, n_ctx_slot = (" + _COUNT + rb")", rb"task\.n_tokens = (" + _COUNT + rb")(?=\n)"
-    prompt = context + rb", n_keep = " + _LONG + rb", " + length
-    return b"".join(rb"(?:" + same + part + rb"|)" for part in (prompt, _batches_fused(task), _end_fused(task)))
-
-
+_TASK = rb"(?(9)\9|\2)"
+"""The task of the launch: below a choice it is in a line of its own."""
+_NEXT = rb"\n" + _SAME + _TASK + rb" \| "
 _CHOICE = (
-    rb"selected slot by (?:LCP similarity, (f_)?sim_best = (" + _FLOAT + rb") \(> " + _FLOAT + rb" thold\), f_keep = ("
+    rb"selected slot by (?:LCP similarity, (f_|)sim_best = (" + _FLOAT + rb") \(> " + _FLOAT + rb" thold\), f_keep = ("
     + _FLOAT + rb")|LRU, t_last = (-?" + _LONG + rb"))\n"
     + rb"(?:" + _SAME + rb"-1 \| sampler chain: " + _REST + rb"\n()|)"
-    + _SAME + rb"(" + _LONG + rb") \| processing task, is_child = 0(?=\n)" + _tail_fused(rb"\8")
+    + _STAMPED + rb"(" + _LONG + rb") \| "
 )  # fmt: skip
-_LAUNCH = rb"processing task, is_child = (0)(?=\n)" + _tail_fused(rb"\2")
+_PROMPT = (
+    rb"new prompt, n_ctx_slot = (" + _COUNT + rb"), n_keep = " + _LONG + rb", task\.n_tokens = (" + _COUNT + rb")(?=\n)"
+)
 _POSITION = rb"-?" + _LONG
 _CHECK = (
     rb"hecking checkpoint with \[" + _POSITION + rb", " + _POSITION + rb"\] against " + _POSITION + rb"\.\.\.(?=\n)"
 )
-_CHECKS = rb"(C|c)" + _CHECK + rb"(?:\n" + _SAME + rb"\2 \| [Cc]" + _CHECK + rb")*+"
 
-PATTERN = rb"(?:" + b"|".join((_CHOICE, _LAUNCH, _batches_fused(rb"\2"), _CHECKS, _end_fused(rb"\2"))) + rb")"
+
+def _checks_fused(task: bytes) -> bytes:
+    """Lines of a search for a checkpoint; one group."""
+    return rb"(C|c)" + _CHECK + rb"(?:\n" + _SAME + task + rb" \| [Cc]" + _CHECK + rb")*+"
+
+
+_WORK = rb"(?:" + _batches_fused(_TASK) + rb"|" + _checks_fused(_TASK) + rb")"
+_LAUNCH = (
+    rb"(?:"
+    + _CHOICE
+    + rb"|)processing task, is_child = (0)(?=\n)"
+    + b"".join(rb"(?:" + _NEXT + part + rb"|)" for part in (_PROMPT, _WORK, _end_fused(_TASK)))
+)
+
+_ALONE = (
+    rb"(?:" + _batches_fused(rb"\2") + rb"(?:\n" + _SAME + rb"\2 \| |())|)(?(28)|" + _end_fused(rb"\2") + rb")"
+)  # fmt: skip
+"""Batches, an end, or both: an empty group shows that batches are not followed by an end."""
+
+PATTERN = rb"(?:" + b"|".join((_LAUNCH, _ALONE, _checks_fused(rb"\2"))) + rb")"
 """What may follow the slot prefix."""
 
-GROUPS = END_ALONE + OF_END - NEW_NAME
+GROUPS = CHECKING + 1 - NEW_NAME
 """Number of its groups."""
 
 CREATED = b"created context checkpoint "
@@ -106,58 +119,30 @@ READ_CHECK = late(rb"with \[(-?\d{1,15}), (-?\d{1,15})\] against (-?\d{1,15})")
 
 Shape = tuple[Any, ...]
 """Which lines took part, and which of their details make another row: the header, a creation, the word of a check."""
-_Groups = tuple[bytes | Any, ...]
+Groups = tuple[Any, ...]
 """Groups of a match; None for those that took no part."""
 
 
-class Block(msgspec.Struct, gc=False):
-    """Lines that were read in one match."""
-
-    shape: Shape
-    groups: _Groups
-    last: int
-    """Index of the last group that took part."""
-    lines: Sequence[bytes]
-    """For many batches, the first and the last lines; those between are empty, as nothing cites them."""
-    first: int
-    """Number of the first line."""
-    numbers: Sequence[int]
-    """Line numbers, where they do not count up."""
-    slot: int
-    task: int
-    """Task of the launch, if there is one; else as the lines have it."""
-    launched: int = -1
-    """Index of the launch; -1 when there is none."""
-    tail: _Groups = ()
-    """Groups of what follows the launch."""
-
-    def number(self, at: int) -> int:
-        """Number of the line with this index."""
-        return self.numbers[at] if self.numbers else self.first + at
-
-    def mark(self, at: int) -> Mark:
-        """The line with this index."""
-        return Mark(self.numbers[at] if self.numbers else self.first + at, self.lines[at])
+Launch = tuple[Shape, int, int, bytes]
+"""Shape of lines with a launch, its task, the index of its line (after those of a choice), and the stamp of it."""
 
 
-def block_of(event: Event, match: re.Match[bytes]) -> Block:
-    """The lines of an event that stands for several."""
-    groups, lines, last, launched = match.groups(), event.texts, (match.lastindex or 0) - 1, 0
-    slot = int(groups[0])
-    if groups[TASK] is not None:
-        tail, task = groups[CHOICE_TAIL : CHOICE_TAIL + TAIL], int(groups[TASK])
-        launched = 1 if groups[SAMPLER] is None else 2
-    elif groups[LAUNCHED] is not None:
-        tail, task = groups[LAUNCH_TAIL : LAUNCH_TAIL + TAIL], int(groups[1])
-    else:
-        created = _creates(groups[BATCHES_ALONE + REST])
-        lines = event.whole.split(b"\n") if last == CHECKING else lines  # each of them is kept
-        alone = last, groups[END_ALONE], groups[BATCHES_ALONE], created, groups[CHECKING], len(lines) > 1
-        return Block(alone, groups, last, lines, event.line, event.lines, slot, int(groups[1]))
-    context, _, cached, _, rest, header, end = tail[: END + 2]
-    first, batches, several = groups[T_LAST] is None, rest and _creates(rest), len(lines) > 1
-    shape = launched > 0, groups[NEW_NAME], first, context is None, cached, batches, header, end is None, several
-    return Block(shape, groups, last, lines, event.line, event.lines, slot, task, launched, tail)
+def launch_of(groups: Groups, lines: Sequence[bytes]) -> Launch | None:
+    """The launch in lines with these groups; None if there is none."""
+    name, _, _, t_last, sampler, stamp, task, launched, *tail = groups[NEW_NAME : END + 1]
+    if launched is None:
+        return None
+    context, _, cached, _, rest, check, header = tail
+    shape = name, t_last is None, task is None, context is None, cached, rest and _creates(rest), check, header
+    if task is None:
+        return shape, int(groups[1]), 0, stamp_of(lines[0])
+    return shape, int(task), 1 if sampler is None else 2, stamp or b""
+
+
+def shape_of(groups: Groups, lines: int) -> Shape:
+    """The shape of so many lines without a launch, by their groups."""
+    created = _creates(groups[BATCHES_ALONE + REST])
+    return groups[END_ALONE], groups[BATCHES_ALONE], created, groups[CHECKING], lines > 1
 
 
 def _creates(batches: bytes | None) -> bool:
@@ -165,68 +150,77 @@ def _creates(batches: bytes | None) -> bool:
     return batches is not None and batches.find(CREATED) >= 0
 
 
-def read(run: ServerRun, block: Block) -> None:
-    """Take the lines."""
-    slot, last, task = run.slots.get(block.slot) or run.slot(block.slot), block.last, block.task
-    if block.launched >= 0:
-        _launch(run, slot, block)
-    elif last >= END_ALONE:
-        request = slot.request_of(task) or run.attend(slot, task, block.mark(0))
-        _end(run, slot, request, block, block.groups[END_ALONE : END_ALONE + OF_END])
-    elif last == CHECKING:
-        _checks(run, slot, block)
-    else:
-        _, cached, rest = block.groups[BATCHES_ALONE : BATCHES_ALONE + 3]
-        _batches(run, slot, block, cached, rest, 0, 0)
+def read(run: ServerRun, event: Event, groups: Groups) -> None:
+    """Take the lines without a launch."""
+    slot, task = run.slot(int(groups[0])), int(groups[1])
+    if groups[CHECKING] is not None:
+        _checks(run, slot, task, event, 0)
+        return
+    _, cached, rest, _, *end = groups[BATCHES_ALONE : END_ALONE + OF_END]
+    if cached is not None:
+        _batches(run, slot, task, event, cached, rest, 0, _lines_of(end))
+    if end[0] is not None:
+        _end(run, slot, slot.request_of(task) or run.attend(slot, task, event.mark(0)), event, end)
 
 
 # ---- what they say
 
 
-def _launch(run: ServerRun, slot: Slot, block: Block) -> None:
-    """Take a launch, the choice before it, and what follows it at once."""
-    groups, at = block.groups, block.launched
+def read_launch(run: ServerRun, event: Event, groups: Groups, task: int, at: int) -> None:
+    """Take the launch of a task, the line ``at``, the choice before it, and what follows it at once."""
+    slot = run.slot(int(groups[0]))
     if at:
-        t_last, mark = groups[T_LAST], block.mark(0)
-        if t_last is None:
-            similarity, keep = float(groups[SIMILARITY]), float(groups[F_KEEP])
-            run.choose(
-                slot, mark, "lcp", similarity if similarity <= _WHOLE else None, keep if keep <= _WHOLE else None
-            )
-        else:
-            run.choose(slot, mark, "lru", None, None, int(t_last))
-    request = run.launch(slot, block.task, block.mark(at))
-    context, prompt, _, cached, rest, *end = block.tail
+        _choose(run, slot, event.mark(0), groups)
+    request = run.launch(slot, task, event.mark(at))
+    context, prompt, _, cached, rest, check, *end = groups[CONTEXT : END + OF_END]
     if prompt is not None:
         at += 1
         run.fit(slot, int(context))
-        request.record_prompt(int(prompt), block.mark(at))
-    header, ms, *_, graphs, _, _ = end
-    if rest is not None:
-        behind = 0 if ms is None else (4 if graphs is None else 5) + bool(header)
-        _batches(run, slot, block, cached, rest, at + 1, behind)
-    if ms is not None:
-        _end(run, slot, request, block, end)
+        request.record_prompt(int(prompt), event.mark(at))
+    if cached is not None:
+        _batches(run, slot, task, event, cached, rest, at + 1, _lines_of(end))
+    elif check is not None:
+        _checks(run, slot, task, event, at + 1)
+    if end[0] is not None:
+        _end(run, slot, request, event, end)
 
 
-def _end(run: ServerRun, slot: Slot, request: Observed, block: Block, end: Sequence[Any]) -> None:
+def _lines_of(end: Sequence[Any]) -> int:
+    """How many lines an end has: a header, three timings, the graphs, the release."""
+    header, graphs = end[0], end[GRAPHS]
+    return 0 if header is None else (4 if graphs is None else 5) + bool(header)
+
+
+def _choose(run: ServerRun, slot: Slot, mark: Mark, groups: Groups) -> None:
+    """Take the choice of a slot."""
+    t_last = groups[T_LAST]
+    if t_last is None:
+        similarity, keep = float(groups[SIMILARITY]), float(groups[F_KEEP])
+        run.choose(slot, mark, "lcp", similarity if similarity <= _WHOLE else None, keep if keep <= _WHOLE else None)
+    else:
+        run.choose(slot, mark, "lru", None, None, int(t_last))
+
+
+def _end(run: ServerRun, slot: Slot, request: Observed, event: Event, end: Sequence[Any]) -> None:
     """Take the timings, and the release."""
     header, ms, processed, reply_ms, generated, graphs, released, truncated = end
-    spent, replied, last = float(ms), float(reply_ms), len(block.lines) - 1
+    spent, replied, last = float(ms), float(reply_ms), len(event.texts) - 1
     if header:
         run.timing = slot
     slot.finish(
-        request, block.mark(last - (3 if graphs is None else 4)), spent if spent <= _MOST_MS else None, int(processed),
-        replied if replied <= _MOST_MS else None, int(generated), block.mark(last), int(released),
+        request, event.mark(last - (3 if graphs is None else 4)), spent if spent <= _MOST_MS else None, int(processed),
+        replied if replied <= _MOST_MS else None, int(generated), event.mark(last), int(released),
         truncated == b"1",
     )  # fmt: skip
     run.close(slot)
 
 
-def _batches(run: ServerRun, slot: Slot, block: Block, cached: bytes, rest: bytes, at: int, behind: int) -> None:
+def _batches(
+    run: ServerRun, slot: Slot, task: int, event: Event, cached: bytes, rest: bytes, at: int, behind: int
+) -> None:
     """Take the first batch, the line ``at``, and those of later ones; so many lines stand ``behind`` them."""
-    if run.first("seq_rm", slot.id, block.task):
-        run.batch(slot, block.task, int(cached), block.mark(at))
+    if run.first("seq_rm", slot.id, task):
+        run.batch(slot, task, int(cached), event.mark(at))
     if not rest:
         return
     request = slot.open
@@ -239,7 +233,7 @@ def _batches(run: ServerRun, slot: Slot, block: Block, cached: bytes, rest: byte
         where = rest.rfind(CREATED)
         found = READ_CREATED.match(rest, where + _AFTER)  # its size was read when it was met for the first time
         if found is not None:
-            line = block.number(len(block.lines) - 1 - behind - rest.count(b"\n", where))
+            line = event.numbers[len(event.texts) - 1 - behind - rest.count(b"\n", where)]
             slot.created(created, int(found[2]), int(found[3]), int(found[1]), line)
 
 
@@ -247,11 +241,12 @@ _AFTER = len(CREATED)
 _MOST_MS, _WHOLE = MS.most, SHARE.most
 
 
-def _checks(run: ServerRun, slot: Slot, block: Block) -> None:
-    request = run.attend(slot, block.task, block.mark(0))
-    found = READ_CHECK.findall(b"\n".join(block.lines))  # one in each line
+def _checks(run: ServerRun, slot: Slot, task: int, event: Event, at: int) -> None:
+    """Take the lines of a search for a checkpoint, from the line ``at`` on."""
+    request = run.attend(slot, task, event.mark(at))
+    found = READ_CHECK.findall(event.whole)  # one in each line
+    lines, numbers = event.whole.split(b"\n")[at:], event.numbers[at : at + len(found)]  # each of them is kept
     said = list(map(int, chain.from_iterable(found[:MAX_CHECKS])))
-    numbers = map(block.number, range(len(block.lines)))
-    checks = list(map(Check, said[::3], said[1::3], said[2::3], numbers, block.lines))
-    request.record_checks(checks, len(found), block.mark(0))
-    request.extend(block.number(len(block.lines) - 1))
+    checks = list(map(Check, said[::3], said[1::3], said[2::3], numbers, lines))
+    request.record_checks(checks, len(found), event.mark(at))
+    request.extend(numbers[-1])

@@ -7,7 +7,7 @@ concerns one slot alone.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import msgspec
@@ -87,7 +87,7 @@ class MixedLines(msgspec.Struct):
     def began(self, slot: int, task: int, *, partial: bool) -> None:
         """A request begins; ``partial``: with a line that is not its first."""
         self.begun += 1
-        if (slot, task) in self.cut:
+        if self.cut and (slot, task) in self.cut:
             del self.cut[slot, task]
             self.resumed += partial
             if self.is_sure:
@@ -377,7 +377,7 @@ class ServerRun:
         """A slot is chosen; of those that were checked and not chosen it is kept how much they shared."""
         if slot.released:
             self.close(slot)
-        others: list[SlotCompared] = []
+        others: Sequence[SlotCompared] = ()
         if self._looks:
             self._looks = False
             compared = (other.overlook() for other in self.slots.values() if other is not slot)

@@ -249,8 +249,8 @@ def settle(
     """
     talk = past.conversations
     found = None if seen.odd or past.eventful else plain(seen, facts, talk, shown=shown)
-    if found is None:
-        owner, numbers, more = concluded(seen, facts, past, slot, slots, shown=shown)
+    if found is None or isinstance(found, Content):
+        owner, numbers, more = concluded(seen, facts, past, slot, slots, found, shown=shown)
     else:
         (owner, numbers), more = found, NOTHING_MORE
     request = Request(
@@ -260,15 +260,16 @@ def settle(
     )  # fmt: skip
     if owner is not None:
         talk.record(request, owner, seen.released_tokens or 0)
-    if found is not None and not slot.dropped and facts.memory != "swa":
+    if more is NOTHING_MORE and not slot.dropped and facts.memory != "swa":
         return request, None  # a plain request keeps all that its slot held
     return _effects(request, more, owner, facts, past, slot, slots)
 
 
-def plain(seen: Observed, facts: Facts, talk: Conversations, *, shown: bool) -> tuple[Thread, Numbers] | None:
+def plain(seen: Observed, facts: Facts, talk: Conversations, *, shown: bool) -> tuple[Thread, Numbers] | Content | None:
     """Conclude a request that continues what its slot holds, as most do, from its numbers alone.
 
-    None if that does not follow from them at once; what follows is what ``concluded`` finds step by step.
+    If it does not continue that, return only what the slot held; None if neither follows from them at once. What
+    follows is what ``concluded`` and ``content`` find step by step.
     """
     choice, memory = seen.choice, facts.memory
     similarity, keep, held, whose = choice.similarity, choice.f_keep, seen.held_tokens, seen.held_thread
@@ -295,15 +296,22 @@ def plain(seen: Observed, facts: Facts, talk: Conversations, *, shown: bool) -> 
     most = most if most > least else least
     lcp = cached if cached and least <= cached <= most else held if least <= held <= most else (least + most + 1) // 2
     lcp = cached if cached > lcp else lcp
+    derived = _DERIVED[printed is None, reused is None or reused > prompt]
     whole, restored = held - (held // 4 if held < _SHORT else KEPT), False if seen.shows_ram else None
-    if not whole or not (lcp >= whole or whole <= cached <= held + 8):
-        return None
-    if restored is None and cached > KEPT and (cached > held + NEAR or cached > (similarity + 0.001) * prompt + NEAR):
-        return None
-    if cached < (held if held < prompt else prompt - 1) - NEAR:
-        return None
+    if (
+        not whole or not (lcp >= whole or whole <= cached <= held + 8)
+        or (
+            restored is None and cached > KEPT
+            and (cached > held + NEAR or cached > (similarity + 0.001) * prompt + NEAR)
+        )
+        or cached < (held if held < prompt else prompt - 1) - NEAR
+    ):  # fmt: skip
+        counts = TokenCounts(prompt, cached, processed, {**derived})
+        prefix = CommonPrefix(lcp, False, (least, most), None, BY_SHARES)
+        then = SlotContent(held, whose, None, similarity, keep)
+        return Content(counts, then, prefix, seen.marks, False, False, None, _UNBOUNDED, (), ())
     return thread, (
-        whose, prompt, cached, processed, _DERIVED[printed is None, reused is None or reused > prompt], similarity,
+        whose, prompt, cached, processed, derived, similarity,
         keep, lcp, False, (least, most), held, held, whose, "reused", held - cached if held > cached else 0,
         held - lcp if held > lcp else 0, lcp - cached, thread.turns, restored,
     )  # fmt: skip
@@ -328,16 +336,18 @@ def concluded(
     past: ConversationMemory,
     slot: Slot,
     slots: Mapping[int, Slot],
+    held_then: Content | None = None,
     *,
     shown: bool,
 ) -> tuple[Thread | None, Numbers, More]:
     """Conclude any request: what its slot held, whose turn it is, what was lost and what had happened before.
 
-    Returns the conversation that it is a turn of with what is concluded.
+    ``held_then``: what its slot held, if that is known. Returns the conversation that it is a turn of with what is
+    concluded.
     """
     talk = past.conversations
     shifted = seen.shifted or (seen.truncated and not _full(seen, facts))
-    found = content(seen, facts, past, shifted=shifted, shown=shown)
+    found = held_then or content(seen, facts, past, shifted=shifted, shown=shown)
     place = turn(seen, found, facts, past, slot, slots)
     numbers, prefix, marks, thread, held = found.numbers, found.prefix, found.marks, place.thread, place.held
     own = thread is not None and thread.id == held.thread and not place.elsewhere

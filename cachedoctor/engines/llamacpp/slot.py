@@ -7,6 +7,8 @@ leave to the RAM prompt cache is remembered as far as its lines show.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from cachedoctor.model import Mark, MarkName
@@ -182,7 +184,7 @@ class Slot:
         f_keep: float | None,
         t_last: int | None,
         evictions: int,
-        others: list[SlotCompared],
+        others: Sequence[SlotCompared],
     ) -> None:
         """It is chosen for the next prompt, and not the ``others`` that were checked."""
         looked = self.choice
@@ -237,7 +239,7 @@ class Slot:
         """The RAM cache holds a prompt that shares so much with the new one."""
         choice = self.choice
         if choice is not None and len(choice.candidates) < MAX_CANDIDATES:
-            choice.candidates.append((length, lcp))
+            choice.candidates = [*choice.candidates, (length, lcp)]
             choice.marks.setdefault("ram_candidate", mark)
 
     def ram_saved(self, length: int) -> None:
@@ -403,13 +405,14 @@ class Slot:
 
     def end(self, seen: Observed, *, lost: bool) -> Observed:
         """Give its open request away. ``lost``: its end is not in the log."""
-        if self.released and self._refused(seen):
+        untimed = seen.generated_tokens is None
+        if untimed and self.released and self._refused(seen):
             seen.error, seen.error_tokens, seen.error_limit = "context-overflow", seen.prompt_tokens, self.context
             seen.odd = True
         self.open, self.released, self.ended = None, False, seen.task
         if lost:
             seen.partial = True
-        elif seen.generated_tokens is None and seen.error is None and not (seen.partial or seen.answered):
+        elif untimed and seen.error is None and not (seen.partial or seen.answered):
             seen.cancelled = True  # released without timing lines
             seen.odd = True
         if seen.parent == -1:
@@ -417,10 +420,11 @@ class Slot:
         return seen
 
     def _refused(self, seen: Observed) -> bool:
-        """Whether it did not fit, and was given back before its first batch: some builds print nothing else of that."""
+        """Whether one without a reply did not fit, and was given back before its first batch: some builds print nothing
+        else of that."""
         if seen.prompt_tokens is None or not 0 < self.context <= seen.prompt_tokens or seen.error is not None:
             return False
-        begun = seen.cached_tokens, seen.n_past, seen.progress, seen.processed_tokens, seen.generated_tokens
+        begun = seen.cached_tokens, seen.n_past, seen.progress, seen.processed_tokens
         return all(number is None for number in begun) and not seen.answered
 
     # ---- what it holds between requests

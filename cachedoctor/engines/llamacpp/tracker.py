@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from cachedoctor.engines.catalogue.base import Catalogue, Event, stamp_of
+from cachedoctor.engines.catalogue.base import Catalogue, Event
 from cachedoctor.engines.catalogue.reading import LacksFieldError
 from cachedoctor.engines.catalogue.scanner import Scanner, ScanPlan
 from cachedoctor.engines.llamacpp import fused, lines
-from cachedoctor.engines.llamacpp import fused as blocks
 from cachedoctor.engines.llamacpp.client_lines import ANSWERED, Clients
-from cachedoctor.engines.llamacpp.fused import Block
 from cachedoctor.engines.llamacpp.messages import ROWS
 from cachedoctor.engines.llamacpp.server_run import MixedLines, ServerRun
 from cachedoctor.engines.llamacpp.slot import Slot
@@ -172,35 +170,35 @@ class Tracker:
             return  # what was left out is what it says
 
     def _feed_block(self, event: Event, match: re.Match[bytes]) -> None:
-        block = blocks.block_of(event, match)
-        run, launched, shape = self.run, block.launched, block.shape
-        known = shape in run.shapes
-        if launched < 0:
-            if known and (len(block.lines) < 2 or run.slot(block.slot).serves(block.task)):
-                blocks.read(run, block)
-            elif self._first_met(event, block, shape, restarts=False):
-                blocks.read(self.run, block)
+        run, groups = self.run, match.groups()
+        launch = fused.launch_of(groups, event.texts)
+        if launch is None:
+            shape, alone = fused.shape_of(groups, len(event.texts)), len(event.texts) < 2
+            known = shape in run.shapes and (alone or run.slot(int(groups[0])).serves(int(groups[1])))
+            if known or self._first_met(event, shape, restarts=None):
+                fused.read(self.run, event, groups)
             return
-        stamp = stamp_of(block.lines[launched])
-        if known and run.goes_on(block.task, stamp):
-            blocks.read(run, block)
-        elif self._first_met(event, block, shape, restarts=run.restarts(block.task, stamp)):
-            self.run.launched(block.task, stamp)
-            blocks.read(self.run, block)
+        shape, task, at, stamp = launch
+        if shape in run.shapes and run.goes_on(task, stamp):
+            fused.read_launch(run, event, groups, task, at)
+        elif self._first_met(event, shape, restarts=int(groups[0]) if run.restarts(task, stamp) else None):
+            self.run.launched(task, stamp)
+            fused.read_launch(self.run, event, groups, task, at)
 
-    def _first_met(self, event: Event, block: Block, shape: blocks.Shape, *, restarts: bool) -> bool:
+    def _first_met(self, event: Event, shape: fused.Shape, *, restarts: int | None) -> bool:
         """Take lines whose rows were not met yet, of two runs, or of a request that is not open.
 
-        Returns whether they are still to be read at once, as single lines are.
+        ``restarts``: the slot whose launch is the first of a new run. Returns whether they are still to be read at
+        once, as single lines are.
         """
         self.run.shapes.add(shape)
-        if len(block.lines) > 1:
+        if len(event.texts) > 1:
             for single in self._scanner.singly(event):
                 self.feed(single)
             return False
-        if restarts:
-            self._restart_at_launch(block.slot, event.line)
-        for row in self._scanner.recognise_all(block.lines):
+        if restarts is not None:
+            self._restart_at_launch(restarts, event.line)
+        for row in self._scanner.recognise_all(event.texts):
             if row not in self.run.rows:
                 self.run.first_sight(row)
         return True

@@ -41,14 +41,9 @@ def writer_of(line: bytes) -> Writer:
     found = _HEAD.search(line, 0, 4096)
     if found is None:
         return Writer(None, None)
-    return _writer(*found.groups())
-
-
-@lru_cache(maxsize=256)
-def _writer(date: bytes | None, time: bytes, rank: bytes) -> Writer:
-    """Decode the parts of a prefix: within a second, lines have the same."""
-    iso = f"{(date or b'').decode()}T{time.decode().replace(',', '.')}"
-    return Writer(iso, *_rank(rank))
+    date, time, rank = found.groups()
+    name, stream = _rank(rank)
+    return Writer(((date or b"") + b"T" + time.replace(b",", b".")).decode(), name, stream)
 
 
 @lru_cache(maxsize=256)

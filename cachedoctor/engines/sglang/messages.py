@@ -220,7 +220,7 @@ _DYNAMO = (
 )
 """Up to ``2025-12-30T15:52:38.206058Z  INFO ``: Dynamo writes SGLang's messages by a logger of its own. The time may have
 come off as a wrapper."""
-PREFIX = rb"(?:\[gpu(?:_id)?=\d{1,3}\] |" + _DYNAMO + rb"|" + _CLOCK + rb")"
+PREFIX = rb"(?:\[" + HEAD + rb"|\[gpu(?:_id)?=\d{1,3}\] |" + _DYNAMO + rb"|" + _CLOCK + rb")"
 """Up to ``[2026-07-04 04:31:24 DP0 TP0] ``, with a progress bar glued before it; ``[gpu=0] `` in the middle of 2024.
 
 After a quote comes text of a user: requests are logged without a prefix in 0.5.8 to 0.5.11, and a prompt may hold a

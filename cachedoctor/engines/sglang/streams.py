@@ -16,9 +16,9 @@ from cachedoctor.model.measured import BURST, FULL, PROBE, STATES_FULL, Period, 
 _DIGITS = 15
 """Maximum digits of an integer that is read; Python refuses to convert thousands of digits."""
 _READ = _DIGITS + 1
+"""Characters of a number that are read: a longer text is not a number."""
 _MOST_COUNT = COUNT.most
 _SHARE = late(r"\d{1,3}(?:\.\d{1,6})?", re.ASCII)
-_LONGEST_SHARE = 10
 _PRESSED = 0.9
 """KV pool usage from which a chunk may be smaller than configured, because no more fits."""
 _NO_TREE = "0.00%"
@@ -57,18 +57,9 @@ def _count(text: str) -> int | None:
     return value if value <= _MOST_COUNT else None
 
 
-def share(pairs: Mapping[str, str], *names: str) -> float | None:
-    """Return the first of these shares that a line has, at most 1; None without one."""
-    for name in names:
-        text = pairs.get(name)
-        if text is not None and len(text) <= _LONGEST_SHARE and (found := _share(text)) is not None:
-            return found
-    return None
-
-
 @lru_cache(maxsize=1024)
 def _share(text: str) -> float | None:
-    """Read a share; a log has a hundred of them, again and again."""
+    """Read a share, at most 1, given as a count is; a log has a hundred of them, again and again."""
     if not _SHARE.fullmatch(text) or float(text) > _MOST_SHARE:
         return None
     return min(float(text), 1.0)
@@ -80,11 +71,12 @@ PoolUsage = tuple[float | None, float | None, float | None]
 
 def usage(pairs: Mapping[str, str]) -> PoolUsage:
     """Read how full the pools are, which decode lines show, too."""
-    return (
-        share(pairs, "token usage", "full token usage"),
-        share(pairs, "swa token usage"),
-        share(pairs, "mamba usage"),
-    )
+    get = pairs.get
+    tokens, swa, mamba = get("token usage", ""), get("swa token usage", ""), get("mamba usage", "")
+    share = _share(tokens[:_READ])
+    if share is None:
+        share = _share(get("full token usage", "")[:_READ])
+    return share, _share(swa[:_READ]), _share(mamba[:_READ])
 
 
 def read(pairs: Mapping[str, str], batch: PrefillBatch) -> PrefillBatch:

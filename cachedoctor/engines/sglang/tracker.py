@@ -57,6 +57,8 @@ class Tracker:
         self._streams: dict[str, RankStream] = {}
         self._requests: RequestLog | None = None
         self._port: int | None = None
+        self._chunks: Chunks | None = None
+        """How prompts are cut, as the lines so far say it."""
 
     def feed(self, event: Event) -> None:
         """Take the next event."""
@@ -75,6 +77,7 @@ class Tracker:
             self._wordings.add(event.row)
             self._narrow(session, facts.seen_in(event.row.first, event.row.last))
         self._running |= event.message in _RUNS
+        self._chunks = None
         handler = _HANDLERS.get(event.message)
         if handler is not None:
             handler(self, session, event)
@@ -109,6 +112,7 @@ class Tracker:
         narrowed = self._versions.both(found)
         self._mixed |= narrowed.empty
         self._versions = facts.ANY if self._mixed else narrowed
+        self._chunks = None
         session.version_min = facts.text(self._versions.low)
         session.version_max = facts.text(self._versions.high)
 
@@ -140,7 +144,9 @@ class Tracker:
         if streams.torn(pairs) or batch.new_seqs is None or half:
             stream.lost()
         else:
-            stream.take(batch, Mark(event.line, text[:_MOST_TEXT]), _chunks(session))
+            if self._chunks is None:
+                self._chunks = _chunks(session)
+            stream.take(batch, Mark(event.line, text[:_MOST_TEXT]), self._chunks)
             self._keep(batch)
 
     def _filled(self, session: Session, event: Event) -> None:

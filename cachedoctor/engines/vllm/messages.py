@@ -8,6 +8,7 @@ in which the wording was seen; those of a row of component ``lmcache`` are versi
 from __future__ import annotations
 
 from cachedoctor.engines.catalogue.base import Message as R
+from cachedoctor.engines.engine_record import ACCESS
 
 _AGGREGATED = tuple(f"{engines} Engines" for engines in range(1, 257))
 """Heads of the one message that begins with a number: a digit alone begins too many lines of other programs."""
@@ -345,5 +346,10 @@ _DYNAMO = rb"(?:\d{1,4}: )?(?:\d{4}-\d\d-\d\dT[\d:.]{8,18}Z)? {0,3}(?:TRACE|DEBU
 names module and function. Before it may be the number of a node; the time may have come off as a wrapper."""
 _SGLANG = rb"(?:\[[^\n\]]{1,80}\] )?(?:(?:Receive|Finish): obj=|\{)"
 """A request that SGLang logs: its prompt may hold any line."""
-PREFIX = rb"(?!" + _SGLANG + rb")(?:" + _FILE + rb"|" + _LMCACHE + rb"|" + _UVICORN + rb"|" + _DYNAMO + rb")"
+_WHOLE = rb"(?:\(\w{1,40} pid=[0-9]{1,9}\) )?+(?=" + ACCESS + rb")"
+"""The same before a line that is uvicorn's to its end, as most are: nothing else is searched for in it."""
+PREFIX = (
+    rb"(?:" + _WHOLE + rb"|(?!" + _SGLANG + rb")"
+    rb"(?:" + _FILE + rb"|" + _LMCACHE + rb"|" + _UVICORN + rb"|" + _DYNAMO + rb"))"
+)
 """What comes before a message, to be read possessively."""

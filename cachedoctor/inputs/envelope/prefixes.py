@@ -10,6 +10,8 @@ from cachedoctor.inputs.envelope.shapes import HEAD, MONTHS, PASTED, SHAPED, TIM
 from cachedoctor.knowledge.late_patterns import late
 
 _KNOWN_MAX = 256
+_NAME = re.compile(rb"\(\?P<\w+>")
+"""The begin of a group with a name."""
 _LEVEL = rb"(?:TRACE|DEBUG|INFO|NOTICE|WARN(?:ING)?|ERROR|FATAL|CRITICAL|stdout|stderr)"
 _CLOCK = rb"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
 _ZONE = rb"(?:Z|UTC|[+-]\d\d:?\d\d)"
@@ -175,6 +177,11 @@ TABLE = (
 )
 _BODY = late(HEAD)
 _BY_FIRST_BYTE = {byte: [row for row in TABLE if byte in row.starts] for row in TABLE for byte in row.starts}
+_ANY = {
+    byte: late(b"|".join(_NAME.sub(b"(?:", row.strict.pattern) for row in rows))
+    for byte, rows in _BY_FIRST_BYTE.items()
+}
+"""First byte -> what a line with it matches if one of its rows does."""
 
 
 class Prefixes:
@@ -182,6 +189,8 @@ class Prefixes:
 
     def __init__(self) -> None:
         self._known: set[tuple[str, bytes | None]] = set()
+        self._without = False
+        """The last line had no prefix, so that one look tells the same of the next one, as a rule."""
 
     @property
     def known(self) -> bool:
@@ -197,7 +206,11 @@ class Prefixes:
         """Match the prefix that starts ``line``, or return None."""
         if not line or _BODY.match(line):
             return None
-        for row in _BY_FIRST_BYTE.get(line[0], ()):
+        first = line[0]
+        if self._without and not self._known and (first not in _ANY or _ANY[first].match(line) is None):
+            return None
+        self._without = False
+        for row in _BY_FIRST_BYTE.get(first, ()):
             if match := row.strict.match(line):
                 if row.loose and len(self._known) < _KNOWN_MAX:
                     self._known.add((row.name, origin_of(match)))
@@ -205,6 +218,7 @@ class Prefixes:
             loose = row.loose.match(line) if self._known and row.loose else None
             if loose is not None and (row.name, origin_of(loose)) in self._known:
                 return loose
+        self._without = True
         return None
 
 

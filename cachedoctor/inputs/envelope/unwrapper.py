@@ -226,11 +226,18 @@ class Unwrapper:
         self._out = _Demux()
         self._stored: dict[int, bytes] = {}
 
-    def feed(self, block: bytes, first: int) -> list[Segment]:
-        """Return the bodies of the complete lines in ``block``; ``first`` is the 1-based number of its first line."""
+    def feed(self, block: bytes, first: int, *, stripped: bool = False) -> list[Segment]:
+        """Return the bodies of the complete lines in ``block``.
+
+        Args:
+            block: the lines.
+            first: 1-based number of the first one.
+            stripped: they hold nothing that ``strip_controls`` removes.
+        """
         if not block:
             return []
-        block = strip_controls(block)
+        if not stripped:
+            block = strip_controls(block)
         plain = is_plain(block)
         starts = [] if plain else candidates(block)
         if not starts:

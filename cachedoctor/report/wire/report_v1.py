@@ -98,10 +98,15 @@ _span_of = attrgetter("pos_min", "pos_max")
 
 
 def _checkpoints(r: Request) -> CheckpointRow:
-    held = sorted({*map(_span_of, r.seen.checks), *r.seen.held_positions}) if r.lost_tokens else []
-    if r.tried is None:
-        return CheckpointRow(None, None, None, None, held, r.seen.restored_at)
-    return CheckpointRow(r.tried, r.restored, r.created, r.erased, held, r.seen.restored_at)
+    seen = r.seen
+    held = sorted({*map(_span_of, seen.checks), *seen.held_positions}) if r.lost_tokens else []
+    if r.checkpoints_shown:
+        return CheckpointRow(
+            seen.tried or 0, seen.restored or 0, seen.created or 0, seen.erased or 0, held, seen.restored_at
+        )
+    if seen.tried is None:
+        return CheckpointRow(None, None, None, None, held, seen.restored_at)
+    return CheckpointRow(seen.tried, seen.restored, seen.created, seen.erased, held, seen.restored_at)
 
 
 _SESSION = (

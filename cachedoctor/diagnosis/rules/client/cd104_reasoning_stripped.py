@@ -29,9 +29,10 @@ def reply_start(s: kit.RuleContext) -> int | None:
     lcp = s.lcp
     if lcp is None:
         return None
+    least, most = lcp - _SLACK_AFTER, lcp + _SLACK_BEFORE
     for turn in reversed(s.history):
         end = turn.prompt_tokens
-        if end is not None and -_SLACK_BEFORE <= lcp - end <= _SLACK_AFTER:
+        if end is not None and least <= end <= most:
             return end
     return None
 
@@ -44,7 +45,7 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
     """Fire when a tool loop that was reused ends, and the prefix now ends where an earlier reply begins."""
     if not s.lost:
         return None
-    first = s.changed(*_KINDS)
+    first = None if s.first is None else s.changed(*_KINDS)
     if first is not None:
         return from_prompts(s, first, cost_of_change(s))
     told = s.known and not s.changed("appended")  # prompts hold no replies: that one came back without its reasoning

@@ -55,12 +55,13 @@ _COMPLETIONS = kit.RuledOut(
 
 def decide(s: kit.RuleContext) -> kit.Match | None:
     """Fire when the prefix ends inside the history: neither near its head nor at its tail."""
+    if not s.lost:
+        return None
     asked = s.changed("compaction-request")
-    if asked is not None and s.lost:
+    if asked is not None:
         return from_prompts(s, asked)
-    first = s.changed(*_KINDS) or _written_anew(s)
-    elsewhere = s.own_slot is False and not lengths.copy_refused(s) and not _parts_by_text(s)
-    if not s.lost or (s.early and not _goes_on(s) and (first is None or elsewhere)):
+    first = None if s.first is None else s.changed(*_KINDS) or _written_anew(s)
+    if s.early and not _goes_on(s) and (first is None or _elsewhere(s)):
         return None
     if first is not None:
         return _in_prompts(s, first)
@@ -77,8 +78,7 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
         or s.is_infill
     ):
         return None
-    earlier = s.said_before("CD105")
-    again = not _wanted(s) and (sum(earlier) >= 2 or earlier[-1:] == [True])
+    again = (s.said_last("CD105") or sum(s.said_before("CD105")) >= 2) and not _wanted(s)
     # A single edit or compaction was wanted: no fix would have saved it. Nor is a changed reply sent again as a whole.
     tokens = cost_of_change(s) if again and not _in_last_reply(s) else 0
     if again and (lengths.one_form(s) or lengths.cursor_moves(s) or s.is_settled("CD105")):
@@ -86,8 +86,14 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
         return kit.Match(0, "low", at_most=s.client_lost, severity="note", undecided=True, settles=True)
     if tokens and (_drops(s) or lengths.constant_end(s, 2) or lengths.in_variants(s)):
         return kit.Match(0, "low", at_most=tokens, severity="note")
-    sure = s.own_slot and not r.other_candidates and not _others(s) and (again or not lengths.in_first_prompt(s))
+    sure = s.own_slot and not r.other_candidates
+    sure = sure and (not lengths.in_first_prompt(s) or (again and not _others(s)))
     return kit.Match(tokens, "medium" if sure else "low")
+
+
+def _elsewhere(s: kit.RuleContext) -> bool:
+    """Whether another conversation had the slot, and nothing shows that this one would have lost these tokens in any case."""
+    return s.own_slot is False and not lengths.copy_refused(s) and not _parts_by_text(s)
 
 
 def _parts_by_text(s: kit.RuleContext) -> bool:
@@ -132,7 +138,7 @@ def _in_last_reply(s: kit.RuleContext) -> bool:
 
 def _goes_on(s: kit.RuleContext) -> bool:
     """Whether the place of a change that was said before has only become early, as the conversation grew after it."""
-    if not s.own_slot or s.lcp is None or s.said_before("CD105")[-1:] != [True]:
+    if not s.own_slot or s.lcp is None or not s.said_last("CD105"):
         return False
     return s.lcp >= (s.history[-1].common_prefix_tokens or 0) - SAME_PLACE
 
@@ -163,7 +169,7 @@ def _once_more(s: kit.RuleContext) -> bool:
 
 
 def _in_prompts(s: kit.RuleContext, first: kit.First) -> kit.Match:
-    again = not _wanted(s) and s.said_before("CD105")[-1:] == [True]
+    again = not _wanted(s) and s.said_last("CD105")
     by_hand = not again and not (s.early and _of_head(first.place))  # nobody edits the head in the middle of a chat
     match = from_prompts(s, first, 0 if by_hand or _all_new(s) else cost_of_change(s))
     if not again and (first.place or "").startswith(_OPENING):

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Any
 
 from cachedoctor.diagnosis.rules import advice, kit, lengths
-from cachedoctor.diagnosis.rules.checkpoints import held_whole, serves
+from cachedoctor.diagnosis.rules.checkpoints import held_whole, serves, serving
 from cachedoctor.diagnosis.rules.client import changes
 from cachedoctor.diagnosis.rules.client.changes import is_early
 from cachedoctor.diagnosis.rules.measured import own_settings
@@ -40,7 +39,7 @@ def _confidence(s: kit.RuleContext) -> kit.Confidence:
     if s.by_the_book is False:
         return "low"  # the server did not even reuse what it had to: more than a changed head is at work
     # the first turn that is in the log may have been another conversation's, and so may one that was left open
-    repeated = s.said_before("CD108")[-1:] == [True] and s.history[-1].thread_turn > 0
+    repeated = s.said_last("CD108") and s.history[-1].thread_turn > 0
     repeated = repeated and (_often(s) or "CD108" not in s.before[-1].verdict.left_open)
     if r.seen.new_text and " | " in r.seen.new_text:
         return "medium"  # the text is cut to the tokens after the bar: what it is stays open
@@ -132,13 +131,19 @@ def _few(s: kit.RuleContext) -> bool:
 
 def _often(s: kit.RuleContext) -> bool:
     """Whether the lengths grew so often, or so steadily, that they are taken for those of one conversation, be it later."""
-    return s.is_settled("CD108") or sum(s.said_before("CD108")) + 1 >= OFTEN or _steady(s, STEADY)
+    return s.is_settled("CD108") or _steady(s, STEADY) or sum(s.said_before("CD108")) + 1 >= OFTEN
 
 
 def _steady(s: kit.RuleContext, times: int) -> bool:
     """Whether the last prompts grew so many times in a row, each by as little as a turn adds."""
-    added = [_added(before, turn) for before, turn in pairwise([*s.history, s.request])][-times:]
-    return len(added) == times and max(added) <= LITTLE
+    if len(s.history) < times:
+        return False
+    turn = s.request
+    for before in s.history[: -times - 1 : -1]:
+        if _added(before, turn) > LITTLE:
+            return False
+        turn = before
+    return True
 
 
 def _added(before: kit.Request, turn: kit.Request) -> float:
@@ -178,8 +183,8 @@ def _others_share(s: kit.RuleContext) -> bool:
     begin with one instruction."""
     r, before = s.request, s.slot_before
     least = max(FRAME + 1, (r.reference_lcp or s.lcp or 0) - APART)
-    own = {r.reference_tokens, *(turn.seen.released_tokens for turn in s.history)}
-    if any(lcp >= least and length not in own for length, lcp in r.seen.choice.candidates):
+    near = [length for length, lcp in r.seen.choice.candidates if lcp >= least]
+    if near and not {r.reference_tokens, *(turn.seen.released_tokens for turn in s.history)}.issuperset(near):
         return True
     if before is None or before.thread in (None, r.thread) or s.lcp is None:
         return False
@@ -275,8 +280,7 @@ def _cost(s: kit.RuleContext) -> int:
         return s.lost
     if not s.request.seen.forced:
         return s.lost
-    at_hand = held_whole(s) or any(serves(check, lcp, s) for check in s.request.seen.checks)
-    return s.client_lost if at_hand else s.lost
+    return s.client_lost if held_whole(s) or serving(s.request.seen.checks, lcp, s) else s.lost
 
 
 def _by_lengths_alone(s: kit.RuleContext) -> bool:

@@ -13,9 +13,9 @@ BUNCH = 2048
 def decide(s: kit.RuleContext) -> kit.Match | None:
     """Fire when a loss is left that no rule could explain, or where only the symptom is in the log."""
     r = s.request
-    if s.too_small:
-        return kit.Match(0, "high", key="small")
     if not s.lost:
+        if s.too_small:
+            return kit.Match(0, "high", key="small")
         at_hand = _thrown_away(s)
         return kit.Match(0, "low", found=at_hand, severity="warning" if at_hand else None) if s.symptom else None
     left = s.server_lost if s.lcp is not None else s.lost - s.client_lost

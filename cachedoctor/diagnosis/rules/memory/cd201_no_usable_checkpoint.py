@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from cachedoctor.diagnosis.rules import advice, kit, lengths
-from cachedoctor.diagnosis.rules.checkpoints import CLEARED, same_prefix, server_could_not, serves
+from cachedoctor.diagnosis.rules.checkpoints import CLEARED, same_prefix, server_could_not, serving
 from cachedoctor.knowledge.server_options import CHECKPOINT_MIN_STEP
 
 CAUSES = ("CD202", "CD203", "CD204", "CD205", "CD207", "CD208", "CD211", "CD308")
@@ -20,7 +20,7 @@ def nothing_below(s: kit.RuleContext) -> bool:
     most = r.prefix_between[1] if s.pinned and r.prefix_between is not None else lcp
     if lcp is None or most is None or any(end + 1 <= most for end in ends):
         return False
-    return not any(serves(check, most, s) for check in r.seen.checks)
+    return not serving(r.seen.checks, most, s)
 
 
 def far_below(s: kit.RuleContext) -> bool:

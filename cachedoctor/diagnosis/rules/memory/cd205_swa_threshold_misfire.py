@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cachedoctor.diagnosis.rules import advice, kit, lengths
-from cachedoctor.diagnosis.rules.checkpoints import held_whole, serves
+from cachedoctor.diagnosis.rules.checkpoints import held_whole, serving
 from cachedoctor.knowledge import server_options
 from cachedoctor.knowledge.builds import NEWEST
 from cachedoctor.knowledge.decision import CHANGES
@@ -22,17 +22,15 @@ def refused(s: kit.RuleContext) -> kit.Check | None:
     Where the memory itself still held the prefix, that stands for one: it covers all of it, and has no line.
     """
     r, lcp = s.request, s.lcp
-    if lcp is None:
+    least = (r.cached_tokens or 0) + (PASSED_OVER if r.restored else kit.MIN_LOST)
+    if lcp is None or lcp < least:
         return None
     looked = r.seen.checks or [kit.Check(a, b, lcp - 1, 0) for a, b in r.seen.held_positions if r.seen.forced]
-    good = [c for c in looked if (r.seen.forced or c.pos_max < lcp) and serves(c, lcp, s)]
+    good = serving([c for c in looked if r.seen.forced or c.pos_max < lcp], lcp, s)
     if not good and r.seen.forced and held_whole(s):
         good = [kit.Check(0, lcp - 1, 0, 0)]
-    if not good:
-        return None
-    best = max(good, key=lambda c: c.pos_max)
-    lost = covered(best, lcp) - (r.cached_tokens or 0)
-    return best if lost >= (PASSED_OVER if r.restored else kit.MIN_LOST) else None
+    best = max(good, key=lambda c: c.pos_max, default=None)
+    return best if best is not None and covered(best, lcp) >= least else None
 
 
 def covered(check: kit.Check, lcp: int) -> int:

@@ -98,6 +98,7 @@ RULE = kit.rule(
     decide,
     prove,
     say,
+    on=("evicted", "too_large"),
     unless=(*CHANGED_HEAD, "CD308", "CD309", "CD310", "CD314"),
     weak_unless=_BETTER,
     alone=alone,

@@ -179,15 +179,13 @@ class Conversations:
     """The conversations of one session."""
 
     def __init__(self) -> None:
-        self._threads: dict[int, Thread] = {}
+        self._threads: dict[int | None, Thread] = {}
+        self.get = self._threads.get
+        """Return the thread with this number, if it is still remembered."""
         self._next = 0
         self._heads = CommonHeads()
         self._side_requests = False
         """It is proven that longer prompts without a common prefix were other conversations here."""
-
-    def get(self, id: int | None) -> Thread | None:
-        """Return the thread with this number, if it is still remembered."""
-        return None if id is None else self._threads.get(id)
 
     def take_copy(self, id: int, prefix: int, mark: Mark) -> None:
         """Note that another conversation, which shares ``prefix`` tokens, took this one's copy out of the RAM cache."""
@@ -303,7 +301,7 @@ class Conversations:
         back = self.by_reuse(cached, request.first_line) if request.unseen else None
         if back is not None:
             return back, 0  # the prefix is that of the copy which came back, not of what the slot held
-        if self.goes_on(request.held_thread, length, lcp, cached) is not None:
+        if request.unseen and self.goes_on(request.held_thread, length, lcp, cached) is not None:
             return held, 0
         if cached > KEPT and (held is None or cached > held.total):
             found = self.by_reuse(cached, request.first_line)
@@ -370,7 +368,7 @@ class Conversations:
         thread.turns += 1
         thread.ended, thread.last, recent = request.last_line, request.index, thread.recent
         if len(recent) >= WINDOW:
-            del recent[: 1 - WINDOW]
+            del recent[0]
         recent.append(InterleavedTurn(request, total))
 
     def divide(self, thread: Thread, *, roomy: bool) -> tuple[list[Moved], int]:
