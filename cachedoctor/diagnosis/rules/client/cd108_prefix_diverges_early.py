@@ -217,7 +217,7 @@ def _perhaps_erased(s: kit.RuleContext) -> bool:
 def _perhaps_cleared(s: kit.RuleContext) -> bool:
     """Whether an adapter or a program may have cleared a slot that another conversation had: not even the frame of a message was reused, and no
     line shows that the memory cannot go back to it."""
-    unknown = s.lcp is None and s.facts.memory is None
+    unknown = s.lcp is None and s.facts.memory is None and not s.is_settled("CD108")
     return s.own_slot is False and s.request.cached_tokens == 0 and unknown
 
 
