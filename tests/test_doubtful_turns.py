@@ -1,4 +1,4 @@
-"""Prompts that only their lengths make turns of a conversation, where other lines say that they may be none."""
+"""Prompts that only their lengths make turns of a conversation, where other lines show that they may be none."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_lost_prompts_of_own_slots_outweigh_taken_slots() -> None:
 
 
 @pytest.mark.parametrize(("lengths", "known"), [((1500, 1600, 1700), False), ((1500, 1600, 1590), True)])
-def test_a_shorter_prompt_in_a_slot_is_no_order_of_lengths(lengths: tuple[int, ...], known: bool) -> None:
+def test_a_shorter_prompt_in_a_slot_breaks_the_order_of_lengths(lengths: tuple[int, ...], known: bool) -> None:
     memory = FindingHistory()
     for at, length in enumerate(lengths):
         memory.remember(Judged(turn(at, prompt_tokens=length, thread_turn=0, outcome="partial")))
@@ -66,7 +66,7 @@ def test_text_after_a_cursor_gets_shorter(rests: tuple[int, ...], typed: bool) -
 
 
 @pytest.mark.parametrize(("similarity", "lost"), [(0.18, 0), (0.88, 353)])
-def test_what_the_server_moved_is_not_lost(similarity: float, lost: int) -> None:
+def test_moved_text_counts_as_reused(similarity: float, lost: int) -> None:
     """With --cache-reuse most of a prompt is reused of which the slot holds little at its place."""
     request = turn(
         1, prompt_tokens=3416, cached_tokens=3010, similarity=similarity, lost_tokens=353, reference_tokens=3363,
