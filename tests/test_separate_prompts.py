@@ -123,6 +123,8 @@ class AtWork:
     """What other slots served, by the number of the request that was at work meanwhile."""
 
     returns = False
+    doubts = strict = files = False
+    in_turn = True
 
     def __init__(self, **beside: Request) -> None:
         self._beside = beside

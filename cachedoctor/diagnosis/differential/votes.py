@@ -88,6 +88,7 @@ class _Run:
         silent = facts is not None and "accounting" in facts.shows and "ram_cache" not in facts.shows and ram is None
         self.is_ram_off = ram == 0 or silent
         self.is_ram_small = facts is not None and bool(facts.setting("ram_evictions"))
+        self.changes = _changes(requests)
         self.returns = sum(one.restored_from_ram is True for one in requests)
         self.places = Counter(place // (2 * NEAR) for one in requests if (place := _place(one)) is not None)
         slots = {one.slot for one in requests}
@@ -122,7 +123,7 @@ class _Run:
             return "in turn"
         held = bool(request.held_tokens)
         if held and (self.is_ram_off or (self.is_ram_small and not self.returns)):
-            return "lost with its slot"
+            return "its own slot" if self.changes else "lost with its slot"
         if (part := _shared_part(request)) is not None:
             return self._differs(request, part)
         if not held and request.seen.fresh:
@@ -153,6 +154,19 @@ class _Run:
         if part < _HEAD:
             return "head differs"
         return "rest differs, longer" if request.thread in self.longer else "rest differs"
+
+
+def _changes(requests: Sequence[Request]) -> bool:
+    """Whether more is lost of turns whose last prompt was in their slot than belongs to conversations that return."""
+    own = back = 0
+    for one in requests:
+        if one.thread_turn and one.outcome == "reused":
+            back += one.cached_tokens or 0
+        elif one.thread_turn and one.lost_tokens:
+            kept = (one.common_prefix_tokens or one.cached_tokens or 0) >= _MOST * (one.reference_tokens or 0)
+            is_own = (one.thread == one.held_thread or "slot_copy" in one.marks) and not kept
+            own, back = (own + one.lost_tokens, back) if is_own else (own, back + one.lost_tokens)
+    return own > back
 
 
 def _longer(requests: Sequence[Request]) -> frozenset[int]:

@@ -18,6 +18,8 @@ RAM_LEAST = 0.25
 """Share of a prompt in the RAM cache that must be kept for it to be given back (b6751 and newer)."""
 RETURNED = 0.5
 """Share of a prompt: a slot chosen by its age (LRU) holds less of it, whatever similarity is required."""
+MOVED = 0.75
+"""Share of a prompt that is reused at least where the server moved it to another place."""
 SAVED = 0.5
 """Share of a slot's content: if a prompt keeps less of it, it is saved to the RAM cache first (b6751 and newer)."""
 SHORT = 0.25
@@ -31,6 +33,19 @@ class Remembered(Protocol):
 
     returns: bool
     """Whether the RAM cache restored what another conversation had displaced: it is on, and it works."""
+
+    strict: bool
+    """A slot was chosen by its age although it held more than half of a prompt, without a RAM cache: the similarity that
+    the server requires is high."""
+    in_turn: bool
+    """A conversation went on, or a prompt was shorter than the one before it in its slot: they do not just come in the
+    order of their lengths."""
+    files: bool
+    """Slots were filled from files."""
+
+    @property
+    def doubts(self) -> bool:
+        """Whether more tokens were lost by prompts that had changed than belong to conversations that came back."""
 
     def beside(self, request: Request) -> list[Request]:
         """Give what other slots served while this request was at work."""
@@ -46,7 +61,7 @@ class RuleContext:
     """A finished request, its server, what came before it, and the numbers that every rule asks for."""
 
     __slots__ = (
-        "_remembered", "_replayed", "before", "client_lost", "difference", "early", "facts", "first", "history", "known", "late",
+        "_remembered", "_replayed", "before", "client_lost", "difference", "early", "elsewhere", "facts", "first", "history", "known", "late",
         "lcp", "lcp_at_most", "lost", "min_prompt", "own_slot", "pinned", "request", "rough", "server_lost", "setup",
         "slot_before", "slot_taken", "steals", "text_alone", "threads", "whole",
     )  # fmt: skip
@@ -100,6 +115,7 @@ class RuleContext:
             worth = (_longest(r) if prompt is None else prompt) >= self.min_prompt
         else:
             worth = prompt is not None and prompt >= self.min_prompt and r.outcome in ("partial", "reprocessed")
+            worth = worth and not _moved(r)
         lost = self.lost = (r.lost_tokens or 0) if worth else 0
         """Reference - cached in tokens; 0 if unknown or negligible."""
         self.lcp = lcp
@@ -136,8 +152,11 @@ class RuleContext:
         """Tokens that the client changed; 0 when the prompt only repeats or extends what the slot held."""
         self.server_lost: int = (r.lost_server or 0) if lost else 0
         """Tokens of the common prefix that the server did not reuse."""
-        taken = bool(lost) and own is False and r.thread_turn > 0
-        self.slot_taken = taken and not r.uncached and not _returned(r) and not self.forked
+        kept = "slot_copy" in r.marks
+        elsewhere = self.elsewhere = kept and bool(lost) and r.reference_lcp == r.reference_tokens
+        """Another slot held the whole last turn of this conversation, and was not chosen."""
+        taken = bool(lost) and own is False and r.thread_turn > 0 and not (kept or _returned(r) or self.forked)
+        self.slot_taken = (taken or elsewhere) and not r.uncached
         """A known thread came back to a slot with another's content, nothing from RAM helped, and it lost by it: by its
         text, where that is known, its beginning was still the same."""
 
@@ -154,6 +173,30 @@ class RuleContext:
     def returns(self) -> bool:
         """Whether the RAM cache brought back a conversation that had lost its slot."""
         return self._remembered is not None and self._remembered.returns
+
+    @property
+    def has_own_changed(self) -> bool:
+        """Whether its slot, or another one, still held its last prompt, by the lengths, and nearly all of that was lost."""
+        if self.known or self.request.text_lcp is not None or not self.early:
+            return False
+        return bool(self.lost) and (self.own_slot is True or "slot_copy" in self.request.marks)
+
+    @property
+    def is_strict(self) -> bool:
+        """Whether the server is known to pass over slots that hold most of a prompt, so that one conversation is in
+        several."""
+        return self._remembered is not None and self._remembered.strict
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether only lengths make it a turn of a conversation, where they say little: prompts seldom go on, or come in
+        the order of their lengths behind one beginning, or conversations are kept in files."""
+        past = self._remembered
+        if past is None or self.known or self.request.text_lcp is not None:
+            return False
+        if self.request.seen.choice.selected_by == "lru" and (past.doubts or past.files):
+            return True
+        return not past.in_turn and (self.lcp or 0) > FRAME
 
     @property
     def is_infill(self) -> bool:
@@ -290,10 +333,19 @@ def _prompt_at_most(r: Request, reference: int) -> int:
 def _returned(r: Request) -> bool:
     """Whether the RAM cache brought its prompt back, or its own text says that its beginning was another one."""
     kept = r.text_lcp is None or r.text_lcp - (r.cached_tokens or 0) >= MIN_LOST
-    return bool(r.restored_from_ram) or not kept or _came_back(r)
+    return bool(r.restored_from_ram) or not kept or came_back(r)
 
 
-def _came_back(r: Request) -> bool:
+def _moved(r: Request) -> bool:
+    """Whether the server moved what is left of a history whose beginning was dropped (--cache-reuse): it reused most of the
+    prompt, and much more than the slot's content begins with. What follows may all be new."""
+    prompt, cached = r.prompt_tokens or 0, r.cached_tokens or 0
+    if r.similarity is None or r.restored_from_ram or r.seen.choice.found_keep is not None:
+        return False
+    return cached >= MOVED * prompt and (r.similarity + 0.001) * prompt + FRAME < cached
+
+
+def came_back(r: Request) -> bool:
     """More was reused than a slot that was chosen by its age can have held: RAM brought it back, in a log that hides that."""
     return r.seen.choice.selected_by == "lru" and (r.cached_tokens or 0) > RETURNED * (r.prompt_tokens or 0)
 

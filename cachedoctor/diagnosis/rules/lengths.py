@@ -16,6 +16,10 @@ SAME_PLACE = 16
 """Tokens: common prefixes that differ by no more end at the same place."""
 SAME_LENGTH = 2
 """Tokens by which prompts of one form differ."""
+TYPED = 6
+"""Requests in a row that show a cursor: six lengths are in this order by chance in one of 720 cases."""
+FALLS = 3
+"""Least number of different lengths of the text after a cursor; a client that rewrites its last message has one."""
 LATE = 0.75
 """Share of a prompt from which on a common prefix ends in its last turn."""
 OPEN = kit.RuledOut(
@@ -108,6 +112,20 @@ def constant_end(s: kit.RuleContext, least: int) -> bool:
     A client that moves an instruction of one length to the newest message looks the same.
     """
     return ends_alike([*s.history, s.request], least)
+
+
+def cursor_moves(s: kit.RuleContext) -> bool:
+    """Whether what follows the place where prompts part stays or gets shorter, time after time, while that place moves on:
+    somebody types, and an editor sends the text before the cursor, and then the text after it."""
+    turns = [*s.history, s.request][-TYPED:]
+    places = [turn.common_prefix_tokens or 0 for turn in turns]
+    rests = [(turn.reference_tokens or 0) - place for turn, place in zip(turns, places, strict=True)]
+    typed = len(turns) == TYPED and turns[0].thread_turn > 0 and min(rests) > SAME_PLACE and len(set(rests)) >= FALLS
+    return (
+        typed
+        and all(before < after for before, after in pairwise(places))
+        and all(before >= after for before, after in pairwise(rests))
+    )
 
 
 def ends_alike(turns: Sequence[kit.Request], least: int) -> bool:

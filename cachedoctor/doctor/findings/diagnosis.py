@@ -145,12 +145,15 @@ class Diagnosis:
         if request.outcome in _HEALTHY and not _may_show(request):
             judged = Judged(request)
             memory.remember(judged)
+            if request.outcome == "reused" and request.thread_turn:
+                self.settled += memory.weigh(request.index, request.cached_tokens or 0)
             return judged
         before, served = memory.before(request)
         s = RuleContext(
             request, self._setup_of(request.facts), before, served, memory.met(request.thread), memory.steals,
             self._options, difference, memory,
         )  # fmt: skip
+        self.settled += memory.weigh(request.index, s.lost if s.slot_taken else -s.lost if s.has_own_changed else 0)
         codes = self._fired(s, session, memory)
         if s.slot_taken:
             memory.steals += 1

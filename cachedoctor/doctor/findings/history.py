@@ -6,6 +6,7 @@ from collections import deque
 
 import msgspec
 
+from cachedoctor.diagnosis.rules.context import came_back
 from cachedoctor.model import Judged, Request
 
 LEAST = 256
@@ -92,13 +93,54 @@ class FindingHistory(msgspec.Struct, gc=False):
     """Threads, and codes of the rules that decided what they had left open of them."""
     returns: bool = False
     """The RAM cache restored a conversation whose slot held another one."""
+    strict: bool = False
+    """The server does not choose slots by a similarity that others choose them by."""
+    in_turn: bool = False
+    """A conversation went on, or a prompt was shorter than the one before it in its slot."""
+    files: bool = False
+    """Slots were filled from files."""
+    weighed: dict[int, int] = msgspec.field(default_factory=dict)
+    """What the last requests say, by number: tokens of conversations that came back, negative of prompts that had
+    changed."""
+    balance: int = 0
+    """Sum of what all requests say; below 0 the client changes its prompts more than conversations come back."""
+    told: tuple[bool, bool, bool] = (False, False, False)
+    """What the rules knew of ``doubts``, ``in_turn`` and ``files`` when they were asked last."""
+
+    @property
+    def doubts(self) -> bool:
+        """Whether more tokens were lost by prompts that had changed than belong to conversations that came back."""
+        return self.balance < 0
+
+    def weigh(self, index: int, tokens: int) -> list[Request]:
+        """Count what a request says; returns losses of conversations that came back, if they are seen otherwise now."""
+        if tokens:
+            self.weighed[index] = tokens
+            self.balance += tokens
+            if len(self.weighed) > RECENT:
+                del self.weighed[next(iter(self.weighed))]
+        known = self.doubts, self.in_turn, self.files
+        if known == self.told:
+            return []
+        self.told = known
+        return [
+            one
+            for one in self.recent
+            if self.weighed.get(one.index, 0) > 0 and one.lost_tokens and 0 < index - one.index < RECENT
+        ]
 
     def remember(self, judged: Judged) -> None:
         """Take a request; the rules have been asked about it."""
         request = judged.request
-        thread, held = request.thread, request.held_thread
+        thread, held, last = request.thread, request.held_thread, self.slots.get(request.slot)
         if held != thread or request.restored_from_ram:
             self.returns = self.returns or _came_back(request)
+        self.in_turn = self.in_turn or (request.outcome == "reused" and request.thread_turn > 0)
+        if last is not None and last.index < request.index:
+            self.in_turn |= 0 < (request.prompt_tokens or 0) < (last.prompt_tokens or 0)
+        self.files = self.files or "slot_file" in request.marks
+        if not self.strict and request.facts.setting("cache_ram_mib") == 0:
+            self.strict = came_back(request)
         if request.revision:
             self._replace(request)
         else:
@@ -154,7 +196,8 @@ class FindingHistory(msgspec.Struct, gc=False):
         return len(self.known)
 
     def forget(self, index: int) -> None:
-        """Take the request with this number, which is seen otherwise now, out of its thread."""
+        """Take the request with this number, which is seen otherwise now, out of its thread and the balance."""
+        self.balance -= self.weighed.pop(index, 0)
         for queue in self.threads.values():
             for judged in queue:
                 if judged.request.index == index:

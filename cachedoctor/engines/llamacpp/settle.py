@@ -175,6 +175,8 @@ class Turn(msgspec.Struct, frozen=True, gc=False):
     """The RAM cache restored a part of it, in a log that hides that."""
     moved: tuple[list[Request], dict[int, int]] | None = None
     """Earlier requests that are judged again, and the conversations of slots that this changes."""
+    elsewhere: bool = False
+    """Another slot held all of its last turn, and the server did not choose that slot."""
 
 
 Numbers = tuple[
@@ -348,7 +350,8 @@ def concluded(
     found = held_then or content(seen, facts, past, shifted=shifted, shown=shown)
     place = turn(seen, found, facts, past, slot, slots)
     numbers, prefix, marks, thread, held = found.numbers, found.prefix, found.marks, place.thread, place.held
-    own, refused, reference_lcp = thread is not None and thread.id == held.thread, False, None
+    own = thread is not None and thread.id == held.thread and not place.elsewhere
+    refused, reference_lcp = False, None
     if not own or seen.stale is not None or past.eventful or (thread is not None and thread.taken is not None):
         refused, reference_lcp, marks = history(seen, place, past, marks)
     if found.swapped and held.thread is not None and not own and "ram" in marks:
@@ -447,6 +450,9 @@ def turn(
     """Whose turn the request is."""
     talk, held, numbers, prefix = past.conversations, found.held, found.numbers, found.prefix
     cached, moved, others, again = numbers.cached, found.moved, 0, None
+    whole = _whole_elsewhere(seen.choice, cached or 0, talk)
+    if whole is not None:
+        return Turn(whole, held, whole.total, elsewhere=True)
     unseen = not found.swapped and _came_unseen(seen, held, numbers)
     thread = None
     if not unseen and numbers.prompt is not None and seen.parent is None:
@@ -481,6 +487,17 @@ def turn(
     return Turn(thread, held, reference, others, moved=again)
 
 
+def _whole_elsewhere(choice: Choice, cached: int, talk: Conversations) -> Thread | None:
+    """The conversation whose last turn, all of it in the prompt, an idle slot held that was compared and not chosen:
+    the server requires more similarity than that."""
+    if choice.selected_by != "lru" or choice.found_keep is not None:
+        return None
+    kept = [one for one in choice.others if one.lcp == one.length and one.length > cached + KEPT]
+    best = max(kept, key=lambda one: one.length, default=None)
+    thread = None if best is None else talk.get(best.thread)
+    return thread if thread is not None and best is not None and thread.total == best.length else None
+
+
 def _compared(choice: Choice, talk: Conversations) -> Mapping[int, int]:
     """Common prefix with the last prompt of conversations that other slots or the RAM cache held, where it is printed.
 
@@ -501,8 +518,9 @@ def loss(seen: Observed, found: Content, place: Turn) -> Loss:
     if place.thread is None and numbers.prompt is not None:
         # Content of unknown origin may have been this conversation's: a log cut at its start shows no first request.
         cold = held.tokens == 0 or held.thread is not None
+    prefix = place.reference if place.elsewhere else found.prefix.tokens
     lost = accounting.judge(
-        seen.error, seen.cancelled, numbers.prompt, numbers.cached, found.prefix.tokens, place.reference, cold=cold
+        seen.error, seen.cancelled, numbers.prompt, numbers.cached, prefix, place.reference, cold=cold
     )
     if lost[0] == "unknown" and seen.parent is None:
         return accounting.judge_cut(numbers.cached, found.prefix, place.reference)
@@ -516,7 +534,7 @@ def history(seen: Observed, place: Turn, past: ConversationMemory, marks: Marks)
     marks.
     """
     thread, refused, reference_lcp = place.thread, False, None
-    if thread is not None and place.held.thread != thread.id:
+    if thread is not None and (place.held.thread != thread.id or place.elsewhere):
         refused, reference_lcp, marks = _own_copy(seen, thread.total, past.ram, marks)
         kept = next((one for one in seen.choice.others if (one.thread, one.length) == (thread.id, thread.total)), None)
         if reference_lcp is None and kept is not None and not seen.choice.found_keep:

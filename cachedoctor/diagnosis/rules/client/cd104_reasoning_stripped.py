@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from cachedoctor.diagnosis.rules import advice, kit
 from cachedoctor.diagnosis.rules.client import changes
 from cachedoctor.diagnosis.rules.client.changes import (
@@ -35,6 +37,10 @@ def reply_start(s: kit.RuleContext) -> int | None:
     return None
 
 
+def _shared(turn: kit.Request) -> int:
+    return turn.common_prefix_tokens or turn.cached_tokens or 0
+
+
 def decide(s: kit.RuleContext) -> kit.Match | None:
     """Fire when a tool loop that was reused ends, and the prefix now ends where an earlier reply begins."""
     if not s.lost:
@@ -51,6 +57,9 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
     since = [h for h in s.history if (h.prompt_tokens or 0) > end]
     if not since or not all(h.outcome == "reused" for h in since):
         return None  # the turns in between must have kept that reply
+    following = next((after for turn, after in pairwise(s.history) if turn.prompt_tokens == end), None)
+    if following is not None and _shared(following) < end - _SLACK_AFTER:
+        return None  # what followed parts there, too: it is only a beginning that several conversations have
     return kit.Match(cost_of_change(s), "medium")
 
 

@@ -25,6 +25,8 @@ LITTLE = 0.1
 """Maximum share of a prompt that such a turn adds."""
 APART = 8
 """Tokens by which common prefixes differ at least if they end in different words."""
+LARGE = 0.25
+"""Share of a prompt from which on a common beginning is a large part of it."""
 SMALL_RAM = 1024
 """MiB from which a RAM cache is assumed to keep what leaves a slot, if no line shows it."""
 BEFORE_HEADER = 120
@@ -79,7 +81,7 @@ def _perhaps_separate(s: kit.RuleContext) -> bool:
     r = s.request
     listed = r.ram_refused and r.reference_lcp is not None and s.own_slot is not True
     elsewhere = any(one.thread == r.thread and one.length == r.reference_tokens for one in r.seen.choice.others)
-    if _returned_alone(s) or _others_share(s) or (not s.known and lengths.ends_alike(s.history, 2)):
+    if _returned_alone(s) or _others_share(s) or _one_head(s) or (not s.known and lengths.ends_alike(s.history, 2)):
         return True
     if not (listed or elsewhere or kit.passed_over(s.request)):
         return False
@@ -189,6 +191,12 @@ def _others_share(s: kit.RuleContext) -> bool:
     return before.thread_turn == 0 and least <= (before.common_prefix_tokens or 0) <= s.lcp + APART
 
 
+def _one_head(s: kit.RuleContext) -> bool:
+    """Whether it shares a large part of itself with what another conversation left, where prompts come in the order
+    of their lengths: so do separate prompts behind one instruction."""
+    return s.own_slot is False and s.is_doubtful and (s.lcp or 0) >= LARGE * (s.request.prompt_tokens or 0)
+
+
 def _is_apart(s: kit.RuleContext) -> bool:
     """Whether something that was compared shares less than this conversation's last prompt: what is common to all
     prompts, such as one system prompt of many users, says nothing. True where nothing is listed."""
@@ -204,6 +212,13 @@ def _perhaps_erased(s: kit.RuleContext) -> bool:
     return (
         r.cached_tokens == 0 and s.lcp is None and s.facts.memory is None and s.own_slot is True and not r.ram_refused
     )
+
+
+def _perhaps_cleared(s: kit.RuleContext) -> bool:
+    """Whether an adapter or a program may have cleared a slot that another conversation had: not even the frame of a message was reused, and no
+    line shows that the memory cannot go back to it."""
+    unknown = s.lcp is None and s.facts.memory is None and not s.is_settled("CD108")
+    return s.own_slot is False and s.request.cached_tokens == 0 and unknown
 
 
 def decide(s: kit.RuleContext) -> kit.Match | None:
@@ -231,7 +246,7 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
         return kit.Match(_cost(s), "low", severity="note", undecided=True, key=_OPEN)
     if not _perhaps_separate(s):
         sure = _confidence(s)
-        if (sure == "low" and _perhaps_new(s)) or _few(s):
+        if (sure == "low" and (_perhaps_new(s) or _perhaps_cleared(s))) or _few(s):
             return kit.Match(_cost(s), "low", _OPEN, found=_FEW, severity="note", undecided=True)
         return kit.Match(_cost(s), sure, settles=True)
     if _grows(s):  # likely; but what came before stays open, so that no token of these is avoidable for certain

@@ -4,26 +4,35 @@ from __future__ import annotations
 
 from cachedoctor.diagnosis.rules import advice, kit
 from cachedoctor.diagnosis.rules.slots.taken import ALTERNATE, CHANGED_HEAD, other_held
+from cachedoctor.knowledge import server_options
+
+STRICT = "strict"
+"""Key of requests for which another slot held the conversation, and was not similar enough."""
 
 
 def decide(s: kit.RuleContext) -> kit.Match | None:
     """Fire when the reference is not what the slot held."""
+    if s.elsewhere:
+        return kit.Match(s.lost, "high", key=STRICT) if s.slot_taken else None
     return kit.Match(s.lost, "medium" if s.steals >= 2 else "low") if other_held(s) else None
 
 
 PROOF = kit.lines(
+    ("slot_copy", "another slot held the whole last prompt of this conversation"),
     ("select", "the slot's content does not match"),
     ("n_past", "common prefix with the slot's content"),
     kit.REUSED,
     kit.RECOMPUTED,
     most=2,
-    numbers=lambda s: {"unsure": s.steals < 2},
+    numbers=lambda s: {"unsure": s.steals < 2, "kept": s.request.reference_lcp},
 )
 
 
 def say(g: kit.MatchGroup) -> kit.FindingText:
     """Offer slots and the RAM cache."""
     f, r = g.numbers, g.worst_request
+    if g.worst.key == STRICT:
+        return _strict(g, f["kept"])
     out = (
         [
             kit.RuledOut(
@@ -39,6 +48,25 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
         f"The slot held {kit.n(r.held_tokens)} tokens of another conversation when this conversation continued with a prompt of {kit.n(r.prompt_tokens)} tokens; its own {kit.n(r.reference_tokens)} cached tokens were gone.",
         [advice.cache_ram(g.session), advice.more_slots(g.session)],
         out,
+    )
+
+
+def _strict(g: kit.MatchGroup, kept: int) -> kit.FindingText:
+    """Say that the server requires more similarity than the next turn of a conversation has."""
+    prompt = g.worst_request.prompt_tokens or 1
+    return kit.FindingText(
+        f"the server requires so much similarity that it did not choose the slot of this conversation: {kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}",
+        f"An idle slot held {kit.n(kept)} tokens, and the prompt of {kit.n(prompt)} tokens begins with all of these: a similarity of {kept / prompt:.0%}. "
+        "This is below the threshold (-sps), so the server took the least recently used slot.",
+        [
+            advice.option(
+                g.session,
+                server_options.SIMILARITY,
+                "0.1",
+                "Require less similarity, as the default does: a turn that adds much to a conversation then gets the slot of this conversation.",
+            )
+        ],
+        [kit.RuledOut("prefix-diverges-early", "the prompt begins with the whole content of another slot")],
     )
 
 

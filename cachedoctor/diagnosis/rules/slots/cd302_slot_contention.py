@@ -13,6 +13,8 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
     """Fire when several slots, or three and more conversations, are not enough and it happened before."""
     if not other_held(s) or s.steals < STEALS or s.threads <= max(s.facts.n_slots or 1, 2) or side_request(s):
         return None
+    if s.is_strict:  # one conversation is in several slots, so that they are too few to count
+        return None
     return kit.Match(s.lost, "medium")
 
 

@@ -5,12 +5,17 @@ from __future__ import annotations
 from cachedoctor.diagnosis.rules import advice, kit
 from cachedoctor.diagnosis.rules.slots.taken import ALTERNATE, CHANGED_HEAD, other_held
 
+_STRICT = kit.RuledOut(
+    "similarity-threshold",
+    "not excluded: the server took slots by their age although they held most of the prompt, so -sps is high, and a conversation does not always get its own slot",
+)
+
 
 def decide(s: kit.RuleContext) -> kit.Match | None:
     """Fire when the cache is known to be off and its absence cost a returning conversation."""
     if not other_held(s) or s.setup.ram != "off" or s.facts.at_least(6629) is False:
         return None
-    sure = s.facts.said("cache_ram_mib") is not None and s.steals >= 1
+    sure = s.facts.said("cache_ram_mib") is not None and s.steals >= 1 and not s.is_strict
     return kit.Match(s.lost, "high" if sure else "medium")
 
 
@@ -26,7 +31,7 @@ def prove(s: kit.RuleContext, _: kit.Match) -> kit.Proof:
         kit.RECOMPUTED,
         most=2,
         also=kit.said_by(said, "the RAM prompt cache is switched off"),
-        numbers={"line": said.line if said else None},
+        numbers={"line": said.line if said else None, "strict": s.is_strict},
     )
 
 
@@ -46,7 +51,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
         f"the RAM prompt cache is off and slot {r.slot} had been taken by another conversation: {kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}",
         f"The slot held {kit.n(r.held_tokens)} tokens of another conversation; without the RAM cache the {kit.n(r.reference_tokens)} tokens of this conversation were lost. {how}",
         [advice.cache_ram(g.session), advice.more_slots(g.session)],
-        [ALTERNATE],
+        [_STRICT if f["strict"] else ALTERNATE],
         ["https://github.com/ggml-org/llama.cpp/pull/16391"],
     )
 

@@ -17,6 +17,8 @@ def other_held(s: RuleContext) -> bool:
     """The slot had been taken; whether a change of the prompt explains the loss, other rules say."""
     if not s.slot_taken or s.request.seen.choice.t_last == -1 or s.is_infill:
         return False
+    if s.elsewhere or s.is_doubtful:
+        return False
     return not (_by_chance(s) or _shares_less(s) or _in_parallel(s))
 
 

@@ -120,7 +120,8 @@ class Moved(msgspec.Struct):
 
 def _left(request: Request, turn: InterleavedTurn) -> bool:
     """Whether a request kept less than half of what the turn before it had left in the slot."""
-    return (request.common_prefix_tokens or request.cached_tokens or 0) < 0.5 * turn.total
+    kept = request.reference_lcp or request.common_prefix_tokens or request.cached_tokens or 0
+    return kept < 0.5 * turn.total
 
 
 def _compared(request: Request) -> bool:
@@ -158,7 +159,9 @@ def _parts_at(thread: Thread, lcp: int) -> bool:
 
 
 def keeps_all(request: Request) -> bool:
-    """Whether a prompt kept what the slot held: no turn of another conversation does."""
+    """Whether a prompt kept what the slot held, or another slot: no turn of another conversation does."""
+    if request.reference_lcp is not None and request.reference_lcp == request.reference_tokens:
+        return True
     held, lcp = request.held_tokens, request.common_prefix_tokens
     return bool(held) and lcp is not None and lcp >= (held or 0) - KEPT
 
