@@ -57,7 +57,7 @@ n_slots | integer | | server slots
 n_ctx_slot | integer | tokens | context size of one slot
 slot | integer | | slot that served the request
 task | integer | | the server's task number for the request
-parent | integer | | task number of the n > 1 request to which this row belongs as one of its choices; sums leave out this row
+parent | integer | | task number of the n > 1 request, if this row is one of its choices; sums leave out this row
 thread | integer | | conversation number within the session
 turn | integer | | turn number within the conversation, from 0
 first_line | integer | line | number of the request's first line in the file `path`, counted from 1
@@ -172,8 +172,8 @@ new_seqs | integer | requests | requests in the batch, including one that contin
 new_tokens | integer | tokens | computed tokens; before 0.5.20 rounded up to whole pages
 cached_tokens | integer | tokens | tokens reused by the requests admitted in the batch
 token_usage | number | share | share of the KV pool that running requests use, 0 to 1
-swa_usage | number | share | share of the sliding-window pool that running requests use, 0 to 1
-mamba_usage | number | share | share of the recurrent-state pool that running requests use, 0 to 1
+swa_usage | number | share | used share of the sliding-window pool, 0 to 1
+mamba_usage | number | share | used share of the recurrent-state pool, 0 to 1
 running | integer | requests | running requests
 queue | integer | requests | waiting requests
 pending_tokens | integer | tokens | tokens waiting to be computed
