@@ -486,8 +486,8 @@ def test_arrows_go_through_the_findings() -> None:
     view.findings = [finding, msgspec.structs.replace(finding, code="CD102", name="second"), finding]
     whole = rows_of(view)
     assert "  fix: export CLAUDE_CODE_ATTRIBUTION_HEADER=0" in whole
-    assert '       Turn the header off in Claude Code: in the environment, or under "env" in' in whole
-    assert "       ~/.claude/settings.json" in whole
+    assert "       Turn the header off in Claude Code: set this variable in the environment," in whole
+    assert '       or under "env" in ~/.claude/settings.json' in whole
     second = [row.plain for row in draw(view, 80, 24, False, Screenful(first=1, keyed=True))]
     at = second.index("3 findings, the costliest first, from the 2. on")
     assert second[at + 1].startswith("warning[CD102] second")

@@ -147,7 +147,7 @@ class RecordedChange(msgspec.Struct):
 
 
 class Record(msgspec.Struct):
-    """One request with a prompt: one line of the file that `cachedoctor proxy --record` writes."""
+    """One recorded request with a prompt, as one line of the file that `cachedoctor proxy --record` writes."""
 
     recorder: Literal["cachedoctor proxy"]
     """The first key of every record."""

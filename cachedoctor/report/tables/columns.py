@@ -57,10 +57,10 @@ n_slots | integer | | server slots
 n_ctx_slot | integer | tokens | context size of one slot
 slot | integer | | slot that served the request
 task | integer | | the server's task number for the request
-parent | integer | | task number of the n > 1 request that this row is a choice of; sums leave out this row
+parent | integer | | task number of the n > 1 request, if this row is one of its choices; sums leave out this row
 thread | integer | | conversation number within the session
 turn | integer | | turn number within the conversation, from 0
-first_line | integer | line | the request's first line in the file `path`, from 1
+first_line | integer | line | number of the request's first line in the file `path`, counted from 1
 last_line | integer | line | the request's last line; line numbers continue if the request ends in the next rotation
 time | text | ISO 8601 | start time, from the first line's wrapper; --MM-DDTHH:MM:SS without a year
 uptime_ms | number | ms | start time, counted from the server start
@@ -79,7 +79,7 @@ common_prefix_tokens | integer | tokens | longest common prefix of prompt and sl
 reference_tokens | integer | tokens | length of the previous prompt and reply; if unknown, length of the slot's content
 held_tokens | integer | tokens | length of the slot's content when the request took the slot
 expected_cached | integer | tokens | tokens that the server build should have reused; only if tokens were lost
-replay_missing | names | | numbers needed to compute expected_cached that the log lacks
+replay_missing | names | | numbers that expected_cached needs but the log lacks
 lost_tokens | integer | tokens | tokens of the previous prompt and reply not reused; can exceed the new prompt's length
 client_lost_tokens | integer | tokens | lost tokens that the client changed
 server_lost_tokens | integer | tokens | lost tokens that the server did not reuse; null if the slot held another text
@@ -108,7 +108,7 @@ EVENTS = ColumnTable(
     "cachedoctor.events/1",
     _columns("""
 path | text | | input file, as given
-line | integer | line | line number, from 1
+line | integer | line | line number, counted from 1
 origin | text | | router port or compose service, if a wrapper shows it
 time | text | ISO 8601 | time from the wrapper, else from the line; --MM-DDTHH:MM:SS without a year
 uptime_ms | number | ms | time of the line, counted from the server start
@@ -125,7 +125,7 @@ process | text | | process or ranks that wrote the line, if the line shows them
 
 _SERVER = """
 path | text | | input file, as given
-line | integer | line | line number, from 1
+line | integer | line | line number, counted from 1
 session | integer | | server run, numbered from 0
 origin | text | | router port or compose service, if a wrapper shows it
 version | text | | version of a server other than llama-server, if the log shows it
@@ -171,9 +171,9 @@ time | text | ISO 8601 | time of the line, in the server's time zone
 new_seqs | integer | requests | requests in the batch, including one that continues from the previous batch
 new_tokens | integer | tokens | computed tokens; before 0.5.20 rounded up to whole pages
 cached_tokens | integer | tokens | tokens reused by the requests admitted in the batch
-token_usage | number | share | share of the KV pool in use
-swa_usage | number | share | share of the sliding-window pool in use
-mamba_usage | number | share | share of the recurrent-state pool in use
+token_usage | number | share | share of the KV pool that running requests use, 0 to 1
+swa_usage | number | share | used share of the sliding-window pool, 0 to 1
+mamba_usage | number | share | used share of the recurrent-state pool, 0 to 1
 running | integer | requests | running requests
 queue | integer | requests | waiting requests
 pending_tokens | integer | tokens | tokens waiting to be computed
@@ -204,7 +204,7 @@ FINDINGS = ColumnTable(
 log | text | | name of the log, without rotation suffixes; all its rotations have one name
 path | text | | input file, as given
 origin | text | | router port or compose service, if a wrapper shows it
-session | integer | | server run that the first proof belongs to, numbered from 0 in each log
+session | integer | | number of the server run that contains the first line of proof, counted from 0 in each log
 """
         + _BUILD.lstrip()
         + """code | text | | rule code
@@ -240,7 +240,7 @@ session | integer | | server run, numbered from 0
         + """n_slots | integer | | server slots
 n_ctx_slot | integer | tokens | context size of one slot
 requests | integer | | requests in this run
-first_line | integer | line | the run's first line in the log, from 1
+first_line | integer | line | number of the run's first line in the log, counted from 1
 last_line | integer | line | the run's last line
 json | text | JSON | the whole session with its settings, as in the JSON report
 """

@@ -100,8 +100,8 @@ class ReadingRow(msgspec.Struct):
 
 
 class LineDocument(msgspec.Struct):
-    """What one line of a log shows, as `cachedoctor explain --line LINE --format json` writes it; several lines are one
-    object per line."""
+    """What one line of a log shows, as `cachedoctor explain --line LINE --format json` writes it; for several lines,
+    one object per line."""
 
     schema: Literal["cachedoctor.line/1"]
     tool: LineTool

@@ -226,4 +226,4 @@ def _value_text(value: object) -> str:
     return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
 
 
-RULE = kit.session_rule(__name__, "An option has no effect, or another effect than expected", inspect)
+RULE = kit.session_rule(__name__, "An option has no effect, or a different effect than expected", inspect)
