@@ -70,7 +70,7 @@ class RecordedBeside(NamedTuple):
         str | None,
         option(
             "--prometheus",
-            f"Read the counters of {EITHER} from Prometheus since --since 2h ago (default 1h).",
+            f"Read the counters of {EITHER} from Prometheus; --since 2h sets how far back (default 1h).",
             "URL",
             EVIDENCE,
         ),

@@ -54,7 +54,7 @@ AllowHost = Annotated[
     list[str] | None,
     option(
         "--allow-host",
-        "Also accept this name in the Host header; on loopback only localhost and IP addresses pass. Repeatable.",
+        "Also accept this name in the Host header. By default, loopback accepts only localhost and IP addresses. Repeatable.",
         "NAME",
     ),
 ]
@@ -118,7 +118,7 @@ Width = Annotated[
 ]
 
 Verbose = Annotated[bool, option("--verbose -v", "Show all proof, fixes, servers and unchecked rules.", None, TERMINAL)]
-Unknown = Annotated[bool, option("--unknown", "List the unrecognised lines, grouped by shape.", None, OUTPUT)]
+Unknown = Annotated[bool, option("--unknown", "List the unrecognised lines, grouped by pattern.", None, OUTPUT)]
 Quiet = Annotated[
     bool, option("--quiet -q", "Print only errors on standard error, no progress and no notes.", None, TERMINAL)
 ]

@@ -34,7 +34,7 @@ def explain(
         typer.Argument(
             metavar="CODE|NAME|WORD|settings",
             autocompletion=arguments.explained,
-            help="A rule (CD108 or prefix-diverges-early), a word from reports (slot), blind, or settings.",
+            help="A rule ('CD108' or 'prefix-diverges-early'), a word from reports ('slot'), 'blind' or 'settings'.",
         ),
     ] = None,
     line: Annotated[str | None, option("--line -l", "Explain this log line; - reads standard input.", "LINE")] = None,

@@ -52,7 +52,7 @@ def exporter(
         ),
     ] = None,
     label_values: Annotated[
-        int, option("--label-values", "Maximum number of values per label; more become 'other'.", "N", min=1)
+        int, option("--label-values", "Maximum number of values per label; further values become 'other'.", "N", min=1)
     ] = 100,
     *,
     gate: Gate,

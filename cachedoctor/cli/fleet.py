@@ -60,16 +60,16 @@ def fleet(
         list[str],
         typer.Argument(
             metavar="PATH",
-            help="Logs, folders (read recursively), quoted patterns, or s3:// addresses. Sums also accept JSON "
-            "reports, tables of requests, folders written by fleet -o, and - for a log.",
+            help="Logs, folders (read recursively), quoted patterns, or s3:// addresses. For totals, fleet also "
+            "reads JSON reports, tables of requests, folders written by fleet -o, and - for a log.",
         ),
     ],
     output: Annotated[
         str | None,
         option(
             "--output -o",
-            "Folder for tables and a page (a second run continues the first), or a .txt, .csv, .json or .md file "
-            "for sums.",
+            "Folder for tables and an HTML page (a second run continues the first), or a .txt, .csv, .json or .md "
+            "file for totals.",
             "DIR|FILE",
         ),
     ] = None,
@@ -77,13 +77,13 @@ def fleet(
         list[_By] | None,
         option(
             "--by",
-            "Group sums by model, build, memory, path, origin, client, endpoint, hour, outcome, slot or turn; "
+            "Group totals by model, build, memory, path, origin, client, endpoint, hour, outcome, slot or turn; "
             "repeatable.  [default: build and model, if there are several]",
             "NAME",
         ),
     ] = None,
     format: Annotated[
-        Literal["text", "json", "csv", "markdown"], option("--format -f", "Format of the sums.")
+        Literal["text", "json", "csv", "markdown"], option("--format -f", "Format of the totals.")
     ] = "text",
     engine: Annotated[
         Literal["local", "ray"],
@@ -102,8 +102,8 @@ def fleet(
 ) -> None:
     """Sum requests over many logs, or with -o DIR write tables and an HTML page that links to each log.
 
-    Each log belongs to one server and is read with its rotations. Sums show reuse, recomputed and lost tokens, time
-    and speed. With -o DIR, unchanged logs are not read again. The command needs the pip extra tables (polars).
+    Each log belongs to one server and is read with its rotations. The totals show reuse, recomputed and lost
+    tokens, time and speed. With -o DIR, unchanged logs are not read again. The command needs the pip extra tables (polars).
 
     Exit status: 0 all logs were read; 2 wrong usage, or a file could not be read (all others are done); 3 no log was
     recognised, or none shows reuse; 130 interrupted (with -o DIR, run it again to continue).

@@ -355,7 +355,7 @@ def _name_successors(values: dict[str, FileValue]) -> None:
         place = _place(values[key], key)
         for word in dict.fromkeys(values[key].value):
             for gone in names.former(word):
-                hint = f"the code has no effect here; to ignore the whole rule, use {' and '.join(gone.now)}"
+                hint = f"the rule code has no effect here; to ignore the whole rule, use {' and '.join(gone.now)}"
                 terminal.complain(f"{place}: {gone}", hint if key == "ignore" else "", kind="note")
 
 

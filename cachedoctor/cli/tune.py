@@ -76,10 +76,10 @@ def tune(
     and then the merged set as command-line options. Only gains above the replay's own error and above 1 % of the
     computed prompt tokens are listed.
 
-    With --set, tune replays the log twice. The recorded settings show the replay's own error; the given settings or
-    build show the reuse to expect from them. Without a log, the build's
-    defaults replace the recorded settings; memory=swa (or hybrid, recurrent) and window=N then describe the model.
-    Logs of vLLM and SGLang need --requests and --tokenizer; --responses or the log's own sums show the reuse.
+    With --set, tune replays the log twice. The replay with the recorded settings shows the error of the replay; the
+    replay with the given settings or build shows the reuse to expect. Without a log, the build's defaults
+    replace the recorded settings; memory=swa (or hybrid, recurrent) and window=N then describe the model.
+    Logs of vLLM and SGLang need --requests and --tokenizer; --responses or the totals in the log show the reuse.
 
     Exit status: 0 searched or replayed, also if there is nothing to gain; 2 wrong usage, a setting that the build
     does not know, or an unreadable input; 3 the replay does not reproduce the log, or there is nothing to replay; 130

@@ -10,7 +10,7 @@ from cachedoctor.model import Remedy, Session
 
 ALONE = "un three turns of a single conversation with nothing else on the server"
 """Words of the experiment that rules advise as well."""
-THEN = "If the single conversation was reused: "
+THEN = "If the turns of the single conversation were reused: "
 """Begins what its outcome then advises."""
 _Experiment = Callable[[Session], Remedy]
 
@@ -50,8 +50,8 @@ def _more_room(session: Session) -> Remedy:
     if not known.options:
         return _one_alone(session)
     return Remedy(
-        "Start the server with a larger RAM prompt cache. If prompts are then reused, other conversations had taken "
-        "the slots, and the larger cache is also the fix; if reuse stays low, a client changes the start of its "
+        "Start the server with a larger RAM prompt cache. If prompts are then reused, other conversations took "
+        "the slots, and the larger cache fixes this; if reuse stays low, a client changes the start of its "
         "prompts.",
         options=known.options,
         purpose="look",

@@ -108,7 +108,9 @@ KINDS: tuple[Kind, ...] = (
         {"slots": 4.9, "none": 1.1},
     ),
     Kind(
-        "lost with its slot", "another prompt had taken the slot, and there was no copy", {"slots": 16.3, "none": 0.3}
+        "lost with its slot",
+        "another prompt had taken the slot, and no copy of this prompt was kept",
+        {"slots": 16.3, "none": 0.3},
     ),
     Kind(
         "in turn, RAM cache on",

@@ -54,9 +54,7 @@ def option(
     names = known.off if off else known.names
     name = name_for(known, low, high, off=off)
     if name is None and session.program is None and lacking(known, low, high, off=off):
-        return Remedy(
-            f"{what} This build does not have the option: {by_build(known, off=off)}. Use a build that has the option."
-        )
+        return Remedy(f"{what} This build does not have the option. Use a build that has {by_build(known, off=off)}.")
     changes = [OptionChange(name or names[0].text, value or None), *also]
     if session.program is not None:
         what = f"{what} {session.program} has its own options; its --help shows the name of this option."
@@ -132,11 +130,11 @@ def more_slots(session: Session, wanted: int = 0) -> Remedy:
             session,
             server_options.SIMILARITY,
             "0.5",
-            f"Raise the similarity that a slot needs: {has} slots are enough for the {seen} conversations here, but one conversation got the slot of another conversation that starts the same way. "
+            f"Raise the similarity that a prompt needs to take a slot: {has} slots are enough for the {seen} conversations here, but one conversation got the slot of another conversation that starts the same way. "
             "A prompt whose match is below this share then takes the least recently used slot.",
         )
     count = max(seen, has + 1) if seen else max(4, has + 1)
-    why = f"{count} here" if seen else f"{count} as an example"
+    why = f"{count} slots here" if seen else f"{count} as an example"
     return slots(session, count, f"Give every conversation its own slot ({why}).")
 
 

@@ -141,7 +141,9 @@ def one_run(path: str, sessions: Sequence[Session]) -> Session:
 def _refuse_unlike(session: Session) -> None:
     for reason, there in _unlike(session):
         if there:
-            raise _refused(f"{reason} is not replayed", "the replay supports full attention on one engine", session)
+            raise _refused(
+                f"{reason} is not replayed", "the replay supports only full attention on one engine", session
+            )
     if any(one.since == "reset" for one in session.periods):
         raise _refused(
             "the cache was emptied between the requests",

@@ -100,7 +100,7 @@ class Relay:
         """Forward a request, and its answer back."""
         if not _can_be_sent(request):
             return _refused(
-                400, "the headers contain bytes that are not UTF-8 or control characters, or the target is not a path"
+                400, "the headers contain control characters or bytes that are not UTF-8, or the target is not a path"
             )
         if went_through(request.raw_headers, self._name):
             return _refused(502, "the upstream of this proxy is the proxy itself: set --upstream to the server")

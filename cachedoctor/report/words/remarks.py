@@ -158,7 +158,7 @@ def severities(findings: list[Finding]) -> str:
 
 def seen(rows: list[RequestRow]) -> list[str]:
     """Numbers that incomplete requests show, where they are, and what follows from them."""
-    return [f"{place(row)}: {'; '.join(_numbers(row)) or 'no numbers'}" for row in rows]
+    return [f"{place(row)}: {'; '.join(_numbers(row)) or 'the log shows no token counts'}" for row in rows]
 
 
 def place(row: RequestRow) -> str:
@@ -175,11 +175,13 @@ def _numbers(row: RequestRow) -> list[str]:
     said = []
     common, held = _length(row, "common_prefix_tokens"), _length(row, "held_tokens")
     if common:
-        said.append(f"{common} tokens of the prompt are in the slot, which held {held or 'an unknown number'}")
+        said.append(
+            f"{common} tokens of the prompt are in the slot, which held {held or 'an unknown number of tokens'}"
+        )
     elif held:
         said.append(f"the slot held {held} tokens")
     prompt = _length(row, "prompt_tokens")
-    if prompt:
+    if prompt and row.at_least.get("prompt_tokens", row.cached_tokens or 0) >= (row.cached_tokens or 0):
         said.append(f"the prompt has {prompt} tokens")
     if not common and row.similarity is not None and row.f_keep is not None:
         said.append(_fit(row.similarity, row.f_keep))

@@ -72,7 +72,7 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
         kit.marked(
             r,
             ("n_past", "common prefix"),
-            ("select", "most of the new prompt matches, but less of the old prompt is kept"),
+            ("select", "the slot holds most of the new prompt, but keeps a smaller share of its old prompt"),
             kit.RECOMPUTED,
         )[0],
         kit.marked(r, kit.REUSED, ("new", "the new prompt"), ("old", "the slot's content")),
@@ -104,7 +104,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     else:
         remedies.append(
             kit.Remedy(
-                'With a template that has the switch (Qwen3.5 and newer; GLM: {"clear_thinking":false}), keep reasoning. Kept reasoning uses context.',
+                'If the template has a switch for it (Qwen3.5 and newer; GLM: {"clear_thinking":false}), keep the reasoning of earlier turns. Kept reasoning uses context.',
                 options=[kit.OptionChange("--chat-template-kwargs", '{"preserve_thinking":true}')],
                 purpose="depends",
             )
@@ -112,7 +112,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     return kit.FindingText(
         f"the history changed where an earlier reply begins ({kit.token(f['lcp'])}), and {kit.n(f['changed'])} tokens of old turns are gone: "
         f"{kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}",
-        f"Earlier turns reused everything; then the prefix ends right at the start of an earlier reply. Such a prefix is typical of dropped reasoning: the template or the client removes reasoning once a new user message follows.{why_before(g)}{why_client(g)}",
+        f"Earlier turns reused everything; in this turn the common prefix ends right at the start of an earlier reply. Such a prefix is typical of dropped reasoning: the template or the client removes reasoning once a new user message follows.{why_before(g)}{why_client(g)}",
         with_client(g, remedies),
         [
             kit.RuledOut(

@@ -277,7 +277,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     if f.get("kind") == "compaction-request":
         return _of_request(g)
     least = "at least " if "held_tokens" in r.at_least else ""
-    again, worst = (" more than once", "at worst ") if g.count > 1 else ("", "")
+    again, worst = (" more than once", "in the worst request ") if g.count > 1 else ("", "")
     what = "first message" if _of_head(f.get("place")) else "history"
     place = f"after {kit.token(f['lcp'])} of {least}{kit.n(f['reference'])}"
     return kit.FindingText(
@@ -336,7 +336,10 @@ def _not_the_head(g: kit.MatchGroup) -> str:
         return "the prompts themselves show which message changed"
     if lcp < kit.EARLY * min(prompt, r.reference_tokens or prompt):
         return "at first the change was near the end of the prompt; the conversation grew after the change"
-    return f"{kit.n(f['lcp']).replace('~', 'about ')} of {kit.n(r.prompt_tokens)} tokens match"
+    same = kit.n(f["lcp"]).replace("~", "about ")
+    if r.prompt_tokens is None:
+        return f"{same} tokens match; the log does not show the prompt's length"
+    return f"{same} of {kit.n(r.prompt_tokens)} tokens match"
 
 
 def alone(session: kit.Session) -> list[kit.SessionFinding]:
@@ -345,7 +348,7 @@ def alone(session: kit.Session) -> list[kit.SessionFinding]:
     if said is None:
         return []
     n, reason = said.numbers, own_settings.reason(said)
-    worst = "at worst " if said.count > 1 else ""
+    worst = "in the worst request " if said.count > 1 else ""
     words = kit.FindingText(
         f"{kit.n(n['tokens'])} tokens in {kit.times(said.count)} differ from the prompt that {session.program} held, {worst}from token {kit.n(n['place'])} of "
         f"{kit.n(n['held'])} on{reason}: either a changed history or another conversation",
@@ -363,7 +366,7 @@ def alone(session: kit.Session) -> list[kit.SessionFinding]:
 
 RULE = kit.rule(
     __name__,
-    "Old messages changed after the start of the prompt",
+    "Old messages after the start of the prompt were changed",
     decide,
     prove,
     say,

@@ -95,7 +95,9 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
         return _as_asked(g)
     f, similarity = g.numbers, _shares(g.worst_request)[0] or 0.0
     told = g.session.setting("cache_prompt") is False
-    out = [kit.RuledOut("prefix-diverges-early", f"similarity {similarity:.3f}: the slot held this prompt's beginning")]
+    out = [
+        kit.RuledOut("prefix-diverges-early", f"the slot held this prompt's beginning (similarity {similarity:.3f})")
+    ]
     if not f["told"]:
         out.append(
             kit.RuledOut(
@@ -146,7 +148,8 @@ def alone(session: kit.Session) -> list[kit.SessionFinding]:
         ],
         [
             kit.RuledOut(
-                "prefix-diverges-early", 'the server did not compare the prompts: it would have printed "in cache:"'
+                "prefix-diverges-early",
+                'the server did not compare the prompts; otherwise it would have printed "in cache:"',
             )
         ],
     )

@@ -57,13 +57,15 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
             advice.slots(
                 g.session,
                 max(2, g.session.n_slots or 1),
-                "If you need several sets of adapters: give each its own slot, and send its number as id_slot.",
+                "If you need several sets of adapters: give each set its own slot, and send the slot's number as id_slot.",
             ),
         ],
         [
             kit.RuledOut(
                 "cache-prompt-off",
-                "the server logs that it cleared the cache itself" if f["printed"] else "the bodies show what changed",
+                "the log shows that the server itself cleared the cache"
+                if f["printed"]
+                else "the bodies show what changed",
             )
         ],
         ["https://github.com/ggml-org/llama.cpp/pull/15327"],

@@ -103,7 +103,7 @@ def why_before(g: MatchGroup) -> str:
     end = r.seen.restored_at
     why = "" if end is None else f", because the restored checkpoint ends at token {n(end[1] + 1)}"
     return (
-        f" In the worst request, {n(before)} recomputed tokens were before the change and unchanged. The server could not restore these tokens{why}. "
+        f" In the worst request, {n(before)} of the recomputed tokens were before the change and had stayed the same. The server could not restore these tokens{why}. "
         "An unchanged prompt would have saved these tokens as well."
     )
 

@@ -151,7 +151,7 @@ def _experiment(session: kit.Session) -> list[kit.Remedy]:
     known = advice.cache_ram(session)
     return [
         kit.Remedy(
-            f"Or test it: the RAM prompt cache is off ({where}). {known.text} If prompts are reused after that, other conversations had taken the slots.",
+            f"Or test it: the RAM prompt cache is off ({where}). {known.text} If prompts are reused after that, other conversations took the slots.",
             options=known.options,
             purpose="depends",
         )
@@ -195,7 +195,7 @@ def _symptom(g: kit.MatchGroup) -> kit.FindingText:
                 kit.RuledOut("cache-prompt-off", "not excluded: nothing was reused, as with cache_prompt false"),
                 kit.RuledOut(
                     "checkpoint-restore-failed",
-                    "not excluded: the line that would show it is at another log level or missing",
+                    "not excluded: the line that would show it is missing, or this log level hides it",
                 ),
             ],
         )
@@ -247,9 +247,9 @@ def _turns(session: kit.Session) -> kit.Remedy:
 
 
 def _update(session: kit.Session) -> kit.Remedy:
-    windows = " and up to b6123 none for sliding windows" if session.at_least(6180) is not True else ""
+    windows = ", and builds up to b6123 keep none for sliding windows" if session.at_least(6180) is not True else ""
     return kit.Remedy(
-        f"Update llama.cpp first: builds up to b6628 keep no checkpoints for hybrid and recurrent models{windows}, so their memory cannot be restored."
+        f"Update llama.cpp first: builds up to b6628 keep no checkpoints for hybrid and recurrent models{windows}, so the memory of these models cannot be restored."
     )
 
 
@@ -259,7 +259,9 @@ def _candidates(g: kit.MatchGroup) -> list[kit.RuledOut]:
     if len(erased) < 2 or erased[-1] - erased[0] > BUNCH or erased[0] < 4 * BUNCH:
         held = _holds(r) or "the slot's content is not known"
         forced = r.seen.forced or r.seen.kept == 0
-        memory = kit.RuledOut("no-usable-checkpoint", "not excluded: how much of the prompt was the same is not known")
+        memory = kit.RuledOut(
+            "no-usable-checkpoint", "not excluded: it is not known how much of the prompt was the same"
+        )
         return [
             kit.RuledOut("prefix-diverges-early", "not excluded: no line shows where the prompts begin to differ"),
             kit.RuledOut("slot-held-other-prompt", f"not excluded: {held}"),

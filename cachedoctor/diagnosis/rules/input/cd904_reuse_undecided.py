@@ -112,7 +112,7 @@ def _level(session: kit.Session, found: kit.Undecided) -> kit.SessionFinding:
     """Say that the client may send only so much of its conversations, or prompts that are of one length by themselves."""
     words = kit.FindingText(
         f"{kit.n(found.level)} prompt tokens in {found.level_requests:,} requests were new or changed by the client: this log cannot show which",
-        "Each of these prompts is as long as the previous one on its slot and shares at most its start. A client that truncates its conversation to a fixed length moves the remaining text each time. Separate prompts of one length look the same and are fine.",
+        "Each of these prompts is as long as the previous prompt on its slot and has at most its start in common with it. A client that truncates its conversation to a fixed length moves the remaining text each time. Separate prompts of equal length look the same and are fine.",
         _deciding(session)[:1],
         [
             kit.RuledOut(
@@ -122,7 +122,7 @@ def _level(session: kit.Session, found: kit.Undecided) -> kit.SessionFinding:
             kit.RuledOut("prefix-diverges-early", "not excluded: the client changes the start of every prompt"),
             kit.RuledOut(
                 "new-conversations",
-                "not excluded: if these are separate prompts of one length, there is nothing to fix",
+                "not excluded: if these are separate prompts of equal length, there is nothing to fix",
             ),
         ],
     )
@@ -132,7 +132,7 @@ def _level(session: kit.Session, found: kit.Undecided) -> kit.SessionFinding:
 def _in_turn(session: kit.Session, found: kit.Undecided) -> kit.SessionFinding:
     """Say that two conversations in turn may be one whose tools, or whose system prompt, change to and fro."""
     words = kit.FindingText(
-        f"{kit.n(found.anew)} prompt tokens may have been sent earlier with a different beginning: this log cannot show it",
+        f"{kit.n(found.anew)} prompt tokens may have been sent earlier with a different beginning: this log cannot show whether they were",
         f"The first prompt of a conversation began like the content of its slot, was longer, and continued differently. Since then the RAM cache has restored one of these two conversations {found.returns:,} times. A client that uses other tools in plan mode than in build mode recomputes its whole history at each switch. Conversations with the same system prompt look the same and are fine.",
         _deciding(session)[:1],
         [
@@ -145,12 +145,14 @@ def _in_turn(session: kit.Session, found: kit.Undecided) -> kit.SessionFinding:
             ),
         ],
     )
-    shown = [] if found.anew_at is None else [(found.anew_at, "began like the slot's content and was longer")]
+    shown = (
+        [] if found.anew_at is None else [(found.anew_at, "the prompt began like the slot's content and was longer")]
+    )
     return kit.SessionFinding(words, "", shown, severity="note", confidence="low", unless=_NAMED)
 
 
 def _note(words: kit.FindingText, found: kit.Undecided, unless: tuple[str, ...] = ()) -> kit.SessionFinding:
-    line = (found.worst, "the request with the most undecided tokens")
+    line = (found.worst, "the request with the most tokens that were new text or recomputed")
     return kit.SessionFinding(words, "", [line], severity="note", confidence="low", unless=unless)
 
 
@@ -205,7 +207,7 @@ def _deciding(session: kit.Session) -> list[kit.Remedy]:
     """Say what decides: the bodies, one conversation alone, and what this server may lack."""
     remedies = [
         kit.Remedy(
-            "Pass the request bodies, which show which prompt continues which.",
+            "Pass the request bodies; they show which prompt continues an earlier prompt.",
             ["cachedoctor analyze server.log --requests bodies.jsonl"],
         ),
         kit.Remedy(

@@ -46,7 +46,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
         ],
         [
             kit.RuledOut(
-                "server-restarted", "the process continued: it logs that it wakes up, and task numbers continue"
+                "server-restarted", "the process continued, because it logs that it wakes up, and task numbers continue"
             )
         ],
         ["https://github.com/ggml-org/llama.cpp/pull/18228"],

@@ -22,7 +22,7 @@ _FAULTS = (
         "bad-batch",
         (b"ret = -1",),
         "a batch was not valid",
-        "The library rejected the batch itself (ret = -1): it has an invalid token or position. The lines above name the problem. This does not prove a full context, because some forks report one for every failure.",
+        "The library rejected the batch itself (ret = -1): it has an invalid token or position. The lines above name the problem. This does not prove a full context, because some forks report a full context for every failure.",
         (
             kit.Remedy(
                 "Read the lines above the error, which name an invalid token or inconsistent positions. Update the server, and report the error if the build is new."

@@ -10,7 +10,7 @@ _ROOM = {
     "vllm-mlx": "If earlier conversations continue, give the cache more memory: --cache-memory-mb.",
     "koboldcpp": "Set --smartcache N (newer versions of KoboldCpp) to keep N more conversations in memory; without it KoboldCpp keeps one. "
     "--noshift and --nofastforward disable reuse.",
-    "ollama": "Raise OLLAMA_NUM_PARALLEL (1 by default): an ollama runner keeps so many conversations, each with its own context. More conversations need more memory.",
+    "ollama": "Raise OLLAMA_NUM_PARALLEL (1 by default): an ollama runner keeps this many conversations, each with its own context. More conversations need more memory.",
     "lmstudio": "Try a newer version of LM Studio, whose llama.cpp engine keeps more conversations in memory. This engine has no setting for their number.",
     "lmstudio-mlx": "LM Studio has no setting for the cache of its MLX engine.",
     "llama-cpp-python": "Start the llama-cpp-python server with --cache true and --cache_size BYTES, or call llm.set_cache(LlamaRAMCache(capacity_bytes=...)) in a program. Without a cache llama-cpp-python keeps one conversation.",

@@ -121,11 +121,11 @@ def _claim(f: dict[str, Any]) -> str:
 def _why(f: dict[str, Any], session: kit.Session) -> str:
     """Which comparison refused it."""
     if f["a"] == f["b"]:
-        return "A recurrent state saved exactly at the common prefix is usable, but these builds require a state strictly below the common prefix (b6751 to b8353, b9294)."
+        return "A recurrent state saved exactly at the end of the common prefix is usable, but these builds accept only a state saved before that end (b6751 to b8353, b9294)."
     if f["memory"]:
         return (
-            "The memory reached back to position 0, so nothing was missing. If the common prefix is inside the window, the threshold is 0, and even "
-            "memory that begins at position 0 is rejected (b8672 and newer, if no checkpoint begins at position 0)."
+            "The memory reached back to position 0, so nothing was missing. If the common prefix is inside the window, the threshold is 0. If no "
+            "checkpoint begins at position 0 either, b8672 and newer reject even memory that begins at position 0."
         )
     cut = "" if f["b"] < f["lcp"] else "Restored sliding-window memory can be truncated to the common prefix. "
     if session.at_least(FIXED) is True and cut:
@@ -138,11 +138,11 @@ def _why(f: dict[str, Any], session: kit.Session) -> str:
 def _shown(f: dict[str, Any]) -> str:
     """What excludes that the head of the prompt changed before anything that was saved."""
     if f["memory"]:
-        return "the memory held the whole common prefix: its oldest position was 0"
+        return "the memory held the whole common prefix, because its oldest position was 0"
     inside = f["b"] < f["lcp"]
     if f["line"]:
         return f"line {f['line']} shows a checkpoint {'inside' if inside else 'that could be truncated to'} the common prefix"
-    return f"the checkpoint created up to position {f['b']} {'is inside' if inside else 'could be truncated to'} the common prefix"
+    return f"the checkpoint that ends at position {f['b']} {'is inside' if inside else 'could be truncated to'} the common prefix"
 
 
 def say(g: kit.MatchGroup) -> kit.FindingText:

@@ -31,7 +31,7 @@ def prove(s: kit.RuleContext, _: kit.Match) -> kit.Proof:
     r, fresh = s.request, _fresh(s)
     shown = kit.marked(
         r,
-        ("n_past", "the common prefix, with tokens that did not come from a request on this slot"),
+        ("n_past", "the common prefix; it contains tokens that did not come from a request on this slot"),
         ("forced", "the symptom"),
         ("check", "a checkpoint of the content before the restore"),
         kit.REUSED,
@@ -67,7 +67,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
                 f"b{WITH_CHECKPOINTS} and newer append the checkpoints to the slot file. Save the slot again after the update.",
             ),
             kit.Remedy(
-                "Until you update: save a slot right after the text that every later prompt repeats, such as the system prompt (with max_tokens 0 or 1). The memory then never has to go back."
+                "Until you update: send only the text that every later prompt repeats, such as the system prompt (with max_tokens 0 or 1), and then save the slot. The memory then never has to go back."
             ),
         ],
         [

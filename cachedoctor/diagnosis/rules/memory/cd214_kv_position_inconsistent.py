@@ -62,7 +62,7 @@ def alone(session: kit.Session) -> list[kit.SessionFinding]:
     sure: kit.Confidence = "high" if said is not None and refused is not None else "medium"
     lines = [(first.mark, "the batch that was rejected")]
     if said is not None and refused is not None:
-        lines.append((refused.mark, "the server gives up on it"))
+        lines.append((refused.mark, "the server gives up on the batch"))
     whose = "a slot" if sure == "high" else "a slot, or of its draft model,"
     return [kit.SessionFinding(_text(f, session, "the batch was rejected", whose), "", lines, "error", sure)]
 

@@ -27,8 +27,8 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     worst = max(cut, key=lambda a: (a.prefix or 0) - (a.cached_tokens or 0))
     return [
         kit.finding(
-            f"{kit.times(len(cut))} matched more tokens than were restored: {kit.n(lost)} tokens recomputed, up to {kit.n((worst.prefix or 0) - (worst.cached_tokens or 0))} at once",
-            f"The runner keeps a snapshot every {kit.n(_STRIDE)} tokens of a prompt, and goes back to the last snapshot before the divergence. The tokens in between are recomputed once, by the first prompt after one that was computed in full.",
+            f"{kit.times(len(cut))} matched more tokens than were restored: {kit.n(lost)} tokens recomputed, up to {kit.n((worst.prefix or 0) - (worst.cached_tokens or 0))} in one request",
+            f"The runner keeps a snapshot every {kit.n(_STRIDE)} tokens of a prompt, and goes back to the last snapshot before the divergence. The tokens in between are recomputed once, by the first prompt that follows a prompt computed in full.",
             [
                 kit.Remedy("Try a newer ollama; no setting of ollama 0.33.3 changes this."),
                 kit.Remedy(

@@ -15,7 +15,7 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     first = (
         "all saved prefixes were dropped because one could not be restored"
         if is_failure
-        else f"saved prefixes were dropped, the first of {kit.n(tokens)} tokens"
+        else f"saved prefixes were dropped; the first had {kit.n(tokens)} tokens"
     )
     return [
         kit.finding(

@@ -23,7 +23,7 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     evidence = marks(worst, ("retracted", "requests lose their memory"), ("usage", "the fullest line"))
     return [
         kit.finding(
-            f"the KV pool was full: {kit.times(retracted)} retracted, of {f'{admitted:,}' if admitted else 'an unknown number'} that were admitted",
+            f"the KV pool was full: {kit.times(retracted)} retracted{f', {admitted:,} admitted' if admitted else ''}",
             _WHY,
             [
                 kit.Remedy(

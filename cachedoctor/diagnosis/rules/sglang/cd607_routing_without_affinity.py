@@ -118,12 +118,12 @@ def _remedies(session: kit.Session) -> list[kit.Remedy]:
     if session.since("0.5.10") is not False:
         out.append(
             kit.Remedy(
-                "Or let the client name the rank, the same for all turns of a conversation: the header X-Data-Parallel-Rank "
-                "(0.5.10 and newer)."
+                "Or let the client select the same rank for all turns of a conversation with the header "
+                "X-Data-Parallel-Rank (0.5.10 and newer)."
             )
         )
     else:
-        out.append(kit.Remedy("Or let the client name the rank in the body of /generate: data_parallel_rank."))
+        out.append(kit.Remedy("Or let the client select the rank with data_parallel_rank in the body of /generate."))
     return out
 
 

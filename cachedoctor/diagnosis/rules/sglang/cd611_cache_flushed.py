@@ -26,7 +26,7 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
             _WHY,
             [
                 kit.Remedy(
-                    "If this was not intended, find what calls /flush_cache. Benchmarks call it between runs (sglang.bench_serving --flush-cache), trainers at every weight update."
+                    "If this was not intended, find what calls /flush_cache. Benchmarks call it between runs (sglang.bench_serving --flush-cache); trainers call it at every weight update."
                 )
             ],
             evidence=marks(found[0], ("begin", "the cache was emptied"), ("first", "the first batch after the flush")),

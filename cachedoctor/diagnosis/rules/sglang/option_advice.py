@@ -18,7 +18,7 @@ NO_TRACE = (
 def extra_buffer(session: Session) -> Remedy:
     """Advise the strategy that keeps states where prompts diverge, by the name that the version has."""
     what = (
-        "Also keep a state where prompts diverge. This takes up to two more states per running request and needs an attention "
+        "Also save a recurrent state at the point where prompts diverge. This takes up to two more states per running request and needs an attention "
         "backend that supports pages of 64 tokens."
     )
     if session.since("0.5.7") is False:
@@ -55,7 +55,7 @@ def experiment(session: Session, *, shared: bool = False) -> Remedy:
         "something else in the requests, or a router, separates the prompts" if shared else "the prompts are the cause"
     )
     if strategy(session) == "no_buffer":
-        second = "one turn of a conversation, then the same turn with its answer and a new message (with no_buffer, a repeated request reuses nothing, whatever the cause; issue 21158)"
+        second = "one turn of a conversation, then the same turn with its answer and a new message. Do not repeat the same request: with no_buffer it reuses nothing, whatever the cause (issue 21158)"
     else:
         second = "the same request, of a few thousand tokens, twice"
     return Remedy(

@@ -41,13 +41,13 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     return kit.FindingText(
         "a conversation with the same beginning took the RAM copy of another conversation: "
         f"{kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}",
-        f"The {kit.n(r.reference_tokens)} tokens of this conversation were saved in main memory. The RAM cache gives a copy to any prompt that matches at least "
-        f"a quarter of the copy, and then deletes the copy. When this conversation continued, only {kit.n(r.cached_tokens)} of its tokens were left.",
+        f"The {kit.n(r.reference_tokens)} tokens of this conversation were saved in main memory. The RAM cache restores a copy for any prompt that matches at least "
+        f"a quarter of it, and then deletes the copy. When this conversation continued, only {kit.n(r.cached_tokens)} of its tokens were left.",
         [
             advice.slots(
                 session,
                 count,
-                f"Give every conversation a slot ({count} here), and let the client choose its slot {name}. Slots alone do not separate prompts that begin alike. A larger RAM cache does not help either, because this copy was not evicted.",
+                f"Give every conversation a slot ({count} here), and let the client choose its slot {name}. More slots alone do not keep prompts apart that begin alike. A larger RAM cache does not help either, because this copy was not evicted.",
             )
         ],
         [

@@ -104,9 +104,9 @@ def _open(g: kit.MatchGroup) -> kit.FindingText:
     """Say what it may have cost, and what would tell."""
     f = g.numbers
     return kit.FindingText(
-        f"the first prompts of {f['those']} conversations were computed at once, and a later prompt shares {kit.n(f['shared'])} tokens with one of these: up to "
+        f"the first prompts of {f['those']} conversations were computed at the same time, and a later prompt shares {kit.n(f['shared'])} tokens with one of them: up to "
         f"{kit.n(f['again'])} tokens computed more than once",
-        "If all prompts begin alike, each computed the same beginning. This log does not show how the other prompts begin.",
+        "If all prompts begin alike, each request computed the same beginning. This log does not show how the other prompts begin.",
         [
             _ONE_FIRST,
             kit.Remedy(

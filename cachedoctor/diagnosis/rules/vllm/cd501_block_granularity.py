@@ -41,7 +41,7 @@ def alone(session: kit.Session) -> list[kit.SessionFinding]:
             "as a saved state of the other layers. These lines do not show how long the prompts are.",
             [
                 kit.Remedy(
-                    "Compare the length of your prompts and of their shared beginning with a block. The statistics of the server, or /metrics, show more."
+                    "Compare the length of your prompts and of their shared beginning with the block size. The statistics of the server, or /metrics, show more."
                 ),
                 *_remedies(session, hybrid=True, short=True, prompt=size),
             ],

@@ -65,7 +65,7 @@ def _note(session: kit.Session, flow: KvFlow, size: kit.Setting, shared: bool) -
     cause = (
         "prompts were probably evicted before they were needed again"
         if shared
-        else "prompts were evicted before they were needed again, or share hardly any text; the log cannot show which"
+        else "either prompts were evicted before they were needed again, or they share hardly any text; the log cannot show which"
     )
     seen = " /metrics counts evicted blocks, but not whether they were needed again." if evicted else ""
     return kit.finding(

@@ -82,7 +82,7 @@ def _average(session: kit.Session, stretch: TrafficStretch, computed: int, reque
     words = kit.FindingText(
         f"{rolling.percent(1 - stretch.share)} of the prompt tokens were computed, about {kit.n(computed / requests)} of {kit.n(stretch.prompt)} per "
         f"request, although all of them fit into the cache; the log cannot show whether they were new text ({stretch.said})",
-        "The hit rate is an average: a client that reuses all its prompts hides a client that changes the beginning of each prompt. First requests of conversations and new texts look the same and are fine.",
+        "The hit rate is an average: a client that reuses all its prompts hides a client that changes the beginning of each prompt. First requests of conversations and prompts with new text look the same in the log and are fine.",
         [*([] if session.counters else [_HISTOGRAMS]), *rolling.experiment()[1:]],
         [
             *_ruled_out(session, stretch, rolling.block(session)),
@@ -94,7 +94,7 @@ def _average(session: kit.Session, stretch: TrafficStretch, computed: int, reque
 
 
 _HISTOGRAMS = kit.Remedy(
-    "Fetch /metrics, whose histograms are on by default and show whether some requests reuse and others do not.",
+    "Fetch /metrics, whose histograms are on by default and show whether only some requests reuse tokens.",
     ["curl -s http://localhost:8000/metrics > metrics.txt", "cachedoctor analyze vllm.log --metrics metrics.txt"],
     purpose="look",
 )
@@ -148,12 +148,12 @@ def _note(session: kit.Session, stretch: TrafficStretch, size: int | None) -> ki
     on, fits = rolling.caching(session), rolling.fits(session, stretch)
     causes = [
         *([] if on else ["prefix caching is off (the log does not show it)"]),
-        "they share nothing",
+        "the prompts share nothing",
         f"the client changes them {'within their first block' if stretch.share == 0 else 'near their beginning'}",
         *([] if fits else ["they were evicted before they were needed again"]),
     ]
     words = kit.FindingText(
-        f"{length} reused {little}{', although prefix caching is on' if on else ''} ({stretch.said}): {', or '.join(causes)}; the log cannot show which",
+        f"{length} reused {little}{', although prefix caching is on' if on else ''} ({stretch.said}): either {', or '.join(causes)}; the log cannot show which",
         "If the prompts are unrelated, they share nothing, and there is nothing to fix. A client that changes the beginning of every prompt (a time, a counter, a "
         "new tool list) looks the same. A cache salt, a LoRA adapter, another image, and a router that spreads requests look the same as well; the log shows none of these."
         + _more(session, stretch, size, fits),
