@@ -358,7 +358,7 @@ def test_much_of_a_log_is_open() -> None:
     (found,) = open_()
     assert (found.severity, found.confidence, found.unless) == ("note", "low", ("CD109",))
     assert found.words.claim.startswith("10,000 of 40,000 prompt tokens were reused, and this log cannot show why")
-    assert found.evidence == [(LINE, "the request with the most undecided tokens")]
+    assert found.evidence == [(LINE, "the request with the most tokens that were new text or recomputed")]
 
 
 @pytest.mark.parametrize("other", [{"tokens": 9_999}, {"requests": 1}, {"all_requests": 2}, {"cached_tokens": 10_001}])

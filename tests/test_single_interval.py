@@ -198,7 +198,7 @@ def test_the_first_token_of_every_prompt_is_not_reuse() -> None:
     few = "".join(batch.format(18 + at, 9, 12) for at in range(4))
     said = shown(report_of(few), "text")
     assert "cannot tell" in said
-    assert "16,384 tokens computed, 48 more reused" in said
+    assert "16,384 tokens computed, another 48 reused" in said
     assert "cannot tell" not in shown(report_of("".join(batch.format(18 + at, 9, 215) for at in range(4))), "text")
 
 

@@ -54,7 +54,8 @@ AllowHost = Annotated[
     list[str] | None,
     option(
         "--allow-host",
-        "Also accept this name in the Host header. By default, loopback accepts only localhost and IP addresses. Repeatable.",
+        "Also accept this name in the Host header; without it, loopback accepts only localhost and IP addresses. "
+        "Repeatable.",
         "NAME",
     ),
 ]

@@ -103,7 +103,8 @@ def fleet(
     """Sum requests over many logs, or with -o DIR write tables and an HTML page that links to each log.
 
     Each log belongs to one server and is read with its rotations. The totals show reuse, recomputed and lost
-    tokens, time and speed. With -o DIR, unchanged logs are not read again. The command needs the pip extra tables (polars).
+    tokens, time and speed. With -o DIR, unchanged logs are not read again. The command needs the pip
+    extra tables (polars).
 
     Exit status: 0 all logs were read; 2 wrong usage, or a file could not be read (all others are done); 3 no log was
     recognised, or none shows reuse; 130 interrupted (with -o DIR, run it again to continue).

@@ -146,7 +146,7 @@ def _nothing_reused(report: Report) -> CannotTell | None:
     many = sum(period.seqs for period in periods) >= _MANY and computed >= _MUCH
     if not many or reused > _LITTLE * (computed + reused):
         return None
-    little = f"{number(reused)} more reused" if reused else "none of these were reused"
+    little = f"another {number(reused)} reused" if reused else "none of these were reused"
     return CannotTell(
         f"{looked_at(report.sessions)}, {number(computed)} tokens{' computed' if reused else ''}, {little}",
         "To be sure, give the log from the server start, which shows whether the cache is on, and the request "
