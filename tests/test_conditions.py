@@ -239,7 +239,7 @@ def test_what_a_snapshot_costs() -> None:
     """5,359 and 3,853 tokens: a warning from 8,192 on."""
     (found,) = restored((21742, 16383), (36620, 32767))
     assert found.severity == "warning"
-    assert "9,212 tokens recomputed, up to 5,359 at once" in found.words.claim
+    assert "9,212 tokens recomputed, up to 5,359 in one request" in found.words.claim
     assert found.evidence == [(Mark(7, b"line"), "matched and restored")]
     (found,) = restored((21742, 16383))
     assert found.severity == "note"
@@ -250,7 +250,7 @@ def test_what_a_snapshot_costs() -> None:
 def test_a_snapshot_off_the_multiple_is_told_by_two_requests_that_went_back_to_it() -> None:
     """7,179 and 7,905 tokens (ollama issue 17829)."""
     (found,) = restored((32112, 24933), (32838, 24933))
-    assert "15,084 tokens recomputed, up to 7,905 at once" in found.words.claim
+    assert "15,084 tokens recomputed, up to 7,905 in one request" in found.words.claim
     assert restored((32112, 24933)) == []
     assert restored((32112, 24933), (32838, 24934)) == []
     assert restored((28000, 24933), (28400, 24933)) == [], "less than half a stride"

@@ -61,7 +61,7 @@ def test_a_history_that_changed_in_its_middle() -> None:
     causes = found(slot(0, 20000, 0) + slot(20400, 20600, 9000))
     assert list(causes) == ["CD105"]
     assert (
-        "11,400 tokens in 1 request differ from the prompt that ollama held, from token 9,000 of 20,400 on"
+        "11,400 tokens in 1 request differ from what ollama held, from token 9,000 of 20,400 on"
         in causes["CD105"].claim
     )
 
@@ -117,7 +117,7 @@ def test_llama_cpp_python_holds_its_last_prompt_at_least() -> None:
     causes = found(python(100, 9000) + python(2000, 8000))
     assert list(causes) == ["CD105"]
     assert (
-        "7,100 tokens in 1 request differ from the prompt that llama-cpp-python held, from token 2,000 of 9,100 on"
+        "7,100 tokens in 1 request differ from what llama-cpp-python held, from token 2,000 of 9,100 on"
         in causes["CD105"].claim
     )
     assert any("--cache_size" in remedy.text for remedy in causes["CD105"].remedies)

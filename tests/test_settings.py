@@ -145,7 +145,7 @@ def test_a_former_code_is_a_note_and_hides_nothing(project, word, now):
         note = done.stderr.decode()
         assert note.count("note:") == 1
         assert f"{place}: CD" in note
-        assert f" is part of {now} since 1.0.0 (hint: the code has no effect here" in note
+        assert f" is part of {now} since 1.0.0 (hint: the rule code has no effect here" in note
         assert here(project, "analyze", "server.log", "-f", "json", "-q", *args).stderr == b""
 
 

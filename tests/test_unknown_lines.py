@@ -33,7 +33,7 @@ def test_shapes_are_counted_and_hold_nothing_of_a_user(tmp_path: Path) -> None:
     assert {one["path"] for one in found["unknown"]} == {str(log)}
     text = run("analyze", str(log), "--unknown").stdout.decode()
     assert (
-        "\n4 of 7 lines are not recognised, by shape (N: a number):\n"
+        "\n4 of 7 lines are not recognised, grouped by pattern (N: a number):\n"
         "        3  N I srv update_slots: <line>  (first: line 2)\n"
         "        1  <line>  (first: line 7)\n\n"
     ) in text

@@ -125,7 +125,7 @@ def unknown_lines(report: Report) -> list[str]:
     several = len(report.inputs) > 1
     lines = sum(info.lines for info in report.inputs)
     left = sum(shape.count for shape in report.unknown)
-    rows = [f"{number(left)} of {count(lines, 'line')} are not recognised, by shape (N: a number):"]
+    rows = [f"{number(left)} of {count(lines, 'line')} are not recognised, grouped by pattern (N: a number):"]
     for shape in report.unknown[:_UNKNOWN_LIST_SHOWN]:
         place = f"{shape.path}:{shape.line}" if several else f"line {shape.line}"
         rows.append(f"{number(shape.count):>9}  {shape.shape}  (first: {place})")

@@ -215,7 +215,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
         *([newer] if known is None else []),  # this build may be new enough
     ]
     return kit.FindingText(
-        f"{'in the worst request ' if g.count > 1 else ''}{kit.n(r.common_prefix_tokens)} tokens matched, but memory could not be rewound to them: {kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}",
+        f"{'in the worst request ' if g.count > 1 else ''}{kit.n(r.common_prefix_tokens)} tokens matched, but {'memory could not be rewound' if g.count > 1 else 'the server could not rewind its memory'} to them: {kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}",
         "Recurrent and sliding-window memory cannot be rewound; it needs a saved state (context checkpoint) inside the common prefix. "
         + _why_none(g),
         remedies,
