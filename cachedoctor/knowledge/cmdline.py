@@ -274,9 +274,9 @@ JAN_LATER = frozenset({"cache_ram", "cache_reuse"})
 """Settings that Jan has had since 2026 only."""
 
 FASTER: dict[Launcher, str] = {
-    "lm-studio": "more GPU Offload, or a larger Evaluation Batch Size",
-    "jan": "more GPU Layers, or a larger uBatch Size",
-    "ollama": "or more layers on the GPU",
+    "lm-studio": "more GPU Offload, a larger Evaluation Batch Size",
+    "jan": "more GPU Layers, a larger uBatch Size",
+    "ollama": "more layers on the GPU",
 }
 """What makes prompts faster, in the words of the launcher's settings; other launchers use llama-server options."""
 

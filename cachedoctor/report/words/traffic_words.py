@@ -205,7 +205,7 @@ def _faster(report: Report) -> list[str]:
     known = [words for launcher, words in FASTER.items() if launcher in starts]
     if known or any(session.program is not None for session in report.sessions):
         return known[:1]
-    return ["more layers on the GPU, or a larger -ub"]
+    return ["more GPU layers, larger -ub"]
 
 
 def not_the_cache(report: Report) -> SlowTurn | None:

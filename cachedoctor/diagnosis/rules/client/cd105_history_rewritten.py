@@ -338,7 +338,7 @@ def _not_the_head(g: kit.MatchGroup) -> str:
         return "at first the change was near the end of the prompt; the conversation grew after the change"
     same = kit.n(f["lcp"]).replace("~", "about ")
     if r.prompt_tokens is None:
-        return f"{same} tokens match; the log does not show the prompt's length"
+        return f"{same} tokens match; the prompt length is unknown"
     return f"{same} of {kit.n(r.prompt_tokens)} tokens match"
 
 

@@ -57,7 +57,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
             advice.slots(
                 g.session,
                 max(2, g.session.n_slots or 1),
-                "If you need several sets of adapters: give each set its own slot, and send the slot's number as id_slot.",
+                "If you need several sets of adapters: give each set a slot; send the slot's number as id_slot.",
             ),
         ],
         [

@@ -207,7 +207,7 @@ def _deciding(session: kit.Session) -> list[kit.Remedy]:
     """Say what decides: the bodies, one conversation alone, and what this server may lack."""
     remedies = [
         kit.Remedy(
-            "Pass the request bodies; they show which prompt continues an earlier prompt.",
+            "Pass the request bodies; they show which prompts belong together.",
             ["cachedoctor analyze server.log --requests bodies.jsonl"],
         ),
         kit.Remedy(

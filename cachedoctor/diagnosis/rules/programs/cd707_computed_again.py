@@ -23,7 +23,7 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
         kit.finding(
             f"{kit.n(prompts - reused)} of {kit.n(prompts)} tokens after the first prompt were computed; the log cannot show why",
             "The number of computed tokens does not show whether the tokens were new. Prompts that have nothing in common are computed in full, which is fine. A "
-            "client that changes the beginning of its prompts looks the same, and so does a cache that is off, is too small, or cannot save this model's memory.",
+            "client that changes the beginning of its prompts looks the same, and so does a cache that is off, too small or unable to save the model's memory.",
             [
                 own_settings.compare(),
                 *own_settings.room(session),
