@@ -222,7 +222,7 @@ def _another_value(remedy: Remedy, claimed: int, replayed: _TriedServer) -> list
     options, trial, value = max(good, key=lambda one: one[1].saved)
     text = (
         f"Require more similarity before a slot in use is taken. Among the values replayed on this log, {value} "
-        "is the best, and with it no conversation reuses less than before."
+        "is the best, and no conversation reuses less than before."
     )
     return [Remedy(text, options=options, replay=replayed.answer(claimed, trial.saved))]
 

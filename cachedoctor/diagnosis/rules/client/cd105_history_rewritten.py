@@ -277,7 +277,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     if f.get("kind") == "compaction-request":
         return _of_request(g)
     least = "at least " if "held_tokens" in r.at_least else ""
-    again, worst = (" more than once", "in the worst request ") if g.count > 1 else ("", "")
+    again, worst = (" more than once", "the worst change ") if g.count > 1 else ("", "")
     what = "first message" if _of_head(f.get("place")) else "history"
     place = f"after {kit.token(f['lcp'])} of {least}{kit.n(f['reference'])}"
     return kit.FindingText(
@@ -338,7 +338,7 @@ def _not_the_head(g: kit.MatchGroup) -> str:
         return "at first the change was near the end of the prompt; the conversation grew after the change"
     same = kit.n(f["lcp"]).replace("~", "about ")
     if r.prompt_tokens is None:
-        return f"{same} tokens match; the prompt length is unknown"
+        return f"{same} tokens match; prompt length unknown"
     return f"{same} of {kit.n(r.prompt_tokens)} tokens match"
 
 
