@@ -60,7 +60,7 @@ def test_omlx_says_what_the_client_changed_and_what_the_server_could_not_restore
     causes = found(parted(A, 420173, 118784, 119464, 417792))
     assert set(causes) == {"CD105", "CD705"}
     assert (
-        "298,328 tokens in 1 request differ from the prompt that oMLX held, from token 119,464 of 417,792 on"
+        "298,328 tokens in 1 request differ from what oMLX held, from token 119,464 of 417,792 on"
         in causes["CD105"].claim
     )
     assert "680 cached tokens recomputed in 1 request: 118,784 of 119,464 common tokens reused" in causes["CD705"].claim
@@ -91,7 +91,7 @@ def test_omlx_says_itself_why_it_went_back() -> None:
     causes = found(log)
     assert "2,322 cached tokens" in causes["CD705"].claim
     assert "dropped 1 trailing block(s) with placeholder non-sliceable state" in causes["CD705"].why
-    assert "12,578 tokens in 1 request differ from the prompt" in causes["CD105"].claim
+    assert "12,578 tokens in 1 request differ from what oMLX held" in causes["CD105"].claim
     assert "non-sliceable" not in causes["CD105"].claim
 
 
@@ -101,7 +101,7 @@ def test_a_head_that_most_prompts_have_does_not_tell_who_changed_it() -> None:
     assert list(causes) == ["CD108"]
     assert (causes["CD108"].confidence, causes["CD108"].severity) == ("low", "note")
     assert "another conversation used the server" in causes["CD108"].why
-    assert "after 14 of 9,000 tokens" in causes["CD108"].claim
+    assert "after 14 of 9,000 held tokens" in causes["CD108"].claim
 
 
 @pytest.mark.parametrize(("matched", "code"), [(8488, "CD105"), (8489, None)])
@@ -134,7 +134,7 @@ def test_the_prompt_that_starts_next_is_the_one_that_missed() -> None:
     assert numbers(session) == [(85790, 0, 1), (86821, 24576, 3), (87000, 86821, 4)]
     causes = found(log)
     assert (
-        "58,257 tokens in 1 request differ from the prompt that ds4-server held, from token 28,336 of 86,593 on (token-mismatch)"
+        "58,257 tokens in 1 request differ from what ds4-server held, from token 28,336 of 86,593 on (token-mismatch)"
         in causes["CD105"].claim
     )
     assert "3,760 cached tokens" in causes["CD705"].claim
