@@ -46,17 +46,16 @@ class Blocks:
         if not cut:
             self._keep(chunk)
             return b""
-        begun = b""
         first = 0
         if self._carry:
             first = chunk.index(b"\n")
             self._keep(chunk[:first])
-            begun = b"".join(self._carry)
-            self._carry.clear()
-            self._carried = 0
-        lines = chunk[first:cut] if cut - first <= MAX_LINE else _shortened(chunk[first:cut])
+        lines = memoryview(chunk)[first:cut] if cut - first <= MAX_LINE else _shortened(chunk[first:cut])
+        block = b"".join((*self._carry, lines))
+        self._carry.clear()
+        self._carried = 0
         self._keep(chunk[cut:])
-        return begun + lines
+        return block
 
     def finish(self) -> bytes:
         """The input ended: give the last line, if it had no newline."""
