@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -113,12 +114,13 @@ CHANGES = (5456, 6180, 6751, 7079, 8156, 8352, 8672, 8929, 9294, 9538, 9713)
 """Builds from which ``decide`` gives other answers."""
 
 
-def representatives(build: int | None, low: int | None, high: int | None) -> list[int]:
+@lru_cache(maxsize=64)  # a log has few servers
+def representatives(build: int | None, low: int | None, high: int | None) -> tuple[int, ...]:
     """Give one build for each set of rules that may apply, if the build is known or within a range (None: open)."""
     if build is not None:
-        return [build]
+        return (build,)
     least, most = low or SAMPLED[0], high or NEWEST
-    return [least, *(change for change in CHANGES if least < change <= most)]
+    return least, *(change for change in CHANGES if least < change <= most)
 
 
 def decide(build: int, held: HeldState, common: int, new: int, projector: bool = False) -> Decision:
@@ -146,10 +148,12 @@ def _newest(saved: Sequence[Saved], common: int, threshold: int, build: int) -> 
     if build < 6180:
         return None
     below = threshold + 1 if build < 6751 else threshold
-    zero, farthest = build >= 8929, common if build >= 9713 else sys.maxsize
-    for first, last in saved:
-        if (first < below or (zero and first == 0)) and last <= farthest:
-            return first, last
+    if build >= 8929 and below < 1:
+        below = 1  # one that begins at position 0 is always taken
+    farthest = common if build >= 9713 else sys.maxsize
+    for one in saved:
+        if one[0] < below and one[1] <= farthest:
+            return one
     return None
 
 

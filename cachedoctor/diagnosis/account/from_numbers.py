@@ -71,20 +71,22 @@ def place(judged: Judged) -> list[Placed]:
     elif not unexplained and server and _first(codes, False) is None and is_behind_checkpoint(r):
         rounding = min(server, (r.common_prefix_tokens or 0) - cached)
         server -= rounding
-    rows: list[Placed] = [
-        ("reused", None, cached),
-        ("new", None, computed - client - server - undecided - rounding - together),
-    ]
+    rows: list[Placed] = [("reused", None, cached)] if cached else []
+    if new := computed - client - server - undecided - rounding - together:
+        rows.append(("new", None, new))
     if client:
         rows.append(("client", _first(codes, True), client))
-    rows.append(("server", _first(codes, False) if server else None, server - unexplained))
-    rows += (
-        ("together", _TOGETHER if _TOGETHER in codes else None, together),
-        ("rounding", None, rounding),
-        ("unexplained", None, unexplained),
-        ("undecided", None, undecided),
-    )
-    return [placed for placed in rows if placed[2]]
+    if server != unexplained:
+        rows.append(("server", _first(codes, False) if server else None, server - unexplained))
+    if together:
+        rows.append(("together", _TOGETHER if _TOGETHER in codes else None, together))
+    if rounding:
+        rows.append(("rounding", None, rounding))
+    if unexplained:
+        rows.append(("unexplained", None, unexplained))
+    if undecided:
+        rows.append(("undecided", None, undecided))
+    return rows
 
 
 def _behind(together: int, split: _Split) -> _Split:

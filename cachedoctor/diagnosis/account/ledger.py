@@ -83,11 +83,18 @@ class Sum:
             return
         self.requests += sign
         for row, code, tokens in placed:
-            cell = self.reused if row == "reused" else self.new if row == "new" else self.cells.get((row, code))
-            if cell is None:
-                cell = self.cells[row, code] = RowSums()
+            if row == "reused":
+                cell = self.reused
+            elif row == "new":
+                cell = self.new
+            else:
+                cell = self.cells.get((row, code)) or self._begin(row, code)
             cell.tokens += sign * tokens
             cell.requests += sign
+
+    def _begin(self, row: AccountRow, code: str | None) -> RowSums:
+        found = self.cells[row, code] = RowSums()
+        return found
 
     def merge(self, more: Sum, sign: int = 1) -> None:
         """Count the requests of another part, or take them out."""

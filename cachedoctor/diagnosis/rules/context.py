@@ -206,8 +206,12 @@ class RuleContext:
         """
         if self.known or self.request.text_lcp is not None or not self.setup.ram_keeps_all:
             return False
+        if "ram_saves" not in self.facts.shows:
+            return False
         turns = [*self.history, self.request]
-        return "ram_saves" in self.facts.shows and any(_leaves_no_copy(turn) for turn in turns)
+        # one by age, or with less than that share, overwrites what there was: most of a conversation are neither
+        over = [r for r in turns if r.seen.choice.selected_by == "lru" or (r.f_keep is not None and r.f_keep < SAVED)]
+        return any(map(_leaves_no_copy, over))
 
     @property
     def forked(self) -> bool:
@@ -378,10 +382,8 @@ def _lcp_at_most(r: Request) -> int | None:
 
 
 def _leaves_no_copy(r: Request) -> bool:
-    """Whether it took a slot of which most was overwritten, and nothing of that was saved.
+    """Whether nothing was saved of a slot of which it overwrote most.
 
     Where the RAM cache was searched, the slot was saved before: a line about that is missing.
     """
-    if r.seen.choice.selected_by != "lru" and (r.f_keep is None or r.f_keep >= SAVED):
-        return False
     return not (r.ram_saved or "ram" in r.marks or r.slot_named or not r.held_tokens or r.processed_tokens is None)

@@ -61,7 +61,7 @@ class Setup:
     # ---- for the replay of decisions
 
     @cached_property
-    def builds(self) -> list[int]:
+    def builds(self) -> tuple[int, ...]:
         """One build for each set of rules that may apply."""
         return decision.representatives(self.facts.build, self.facts.build_min, self.facts.build_max)
 

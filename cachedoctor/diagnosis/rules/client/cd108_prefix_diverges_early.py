@@ -225,12 +225,12 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
     """Fire when the common prefix is short and the slot held, or may have held, this thread's previous turn."""
     if not s.lost or not s.early or (s.own_slot is False and not lengths.copy_refused(s)):
         return None
-    if s.changed("appended") or _drafts(s) or s.is_infill:  # the client only added, or sent something else
-        return None
     most = s.lcp_at_most
     if s.lcp is None and "slot_files" in s.facts.shows:
         return None  # slots are saved, erased and restored from outside, which prints nothing
     if most is None or s.whole - most < kit.MIN_LOST or (s.lcp is not None and s.client_lost < kit.MIN_LOST):
+        return None
+    if s.changed("appended") or _drafts(s) or s.is_infill:  # the client only added, or sent something else
         return None
     if s.request.cut:
         return _of_excerpt(s)
