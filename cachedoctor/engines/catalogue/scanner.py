@@ -38,7 +38,7 @@ class ScanPlan(msgspec.Struct):
     """Message -> pattern of its line with the following lines that have the same meaning: they are one event."""
 
 
-_FIRST, _LAST = 5, 6
+_FIRST, _LAST = 5, 8
 """Lines up to the first batch, and from the head of the timing block on."""
 _MANY = 2048
 """Bytes of fused lines up to which all of them are split."""
@@ -101,11 +101,11 @@ class Scanner:
             if not rows:
                 continue
             row = rows[0]
-            slot = task = b"-1"
+            slot = task = -1
             if group == slot_group:
-                slot, task = found[1], found[2]
-                if row.repeats and self._repeated(row.id, slot, task):
+                if row.repeats and self._repeated(row.id, found[1], found[2]):
                     continue
+                slot, task = int(found[1]), int(found[2])
             start = found.end() - len(head)
             match = row.exact_match(data, start)
             if match is None:
@@ -125,16 +125,14 @@ class Scanner:
             at = found.start() + 1
             line += count(b"\n", counted, at)
             counted = at
-            run = runs[row.id].match(data, at) if row.id in runs else None
+            run = runs[row.id].match(data, at) if runs and row.id in runs else None
             if run is not None:
                 past, number = run.end(), first + line
                 more = count(b"\n", at, past) + 1
                 spans = range(number, number + more) if numbers is None else numbers[line : line + more]
                 yield Event(row.id, row, fields, -1, -1, spans[0], data, at, past, None, spans)
                 continue
-            yield Event(
-                row.id, row, fields, int(slot), int(task), first + line if numbers is None else numbers[line], data, at
-            )
+            yield Event(row.id, row, fields, slot, task, first + line if numbers is None else numbers[line], data, at)
         self.recognised += seen
         if found is not None:
             line += count(b"\n", counted, found.end() if group < slot_group else found.start() + 1)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
-from cachedoctor.engines.catalogue.base import CLOCK, Event, stamp_of
+from cachedoctor.engines.catalogue.base import CLOCK, Event, stamp_of, value_of
 from cachedoctor.engines.llamacpp.server_run import ServerRun
 from cachedoctor.engines.llamacpp.slot import Slot
 from cachedoctor.knowledge.late_patterns import late
@@ -19,14 +19,14 @@ NEW_NAME, SIMILARITY, F_KEEP, T_LAST, SAMPLER, STAMP, TASK = range(2, 9)
 """Groups of a slot choice and of the launch below it; the sampler's is empty, and shows only that the line is there."""
 LAUNCHED = 9
 CONTEXT, PROMPT = 10, 11
-BATCHES, CHECKED, END = 12, 15, 16
-"""After a launch: the word "cached", the count, the further lines; or the first byte of a check; and the end as
-``_end_fused`` has it."""
-BATCHES_ALONE, END_ALONE, CHECKING = 24, 28, 36
+CHECKED, END = 12, 17
+"""After a launch: lines of a search for a checkpoint, and what came of it; the word "cached", the count, the further
+lines; and the end as ``_end_fused`` has it."""
+BATCHES_ALONE, END_ALONE, CHECKING = 28, 32, 43
 REST = 2
 """Of batches."""
-GRAPHS, OF_END = 5, 8
-"""Groups of an end: the empty one of the line about graphs, and their number."""
+GRAPHS, IDLE, PATH, OF_END = 5, 8, 9, 11
+"""Groups of an end: the empty ones of lines about graphs and idle slots, the path of an answer, and their number."""
 
 # No looser than the rows: what one of them would not believe, must not be believed because of where it stands.
 # They have no sign: of the bounds of a number the upper one is left to be asked for.
@@ -56,15 +56,23 @@ def _batches_fused(task: bytes) -> bytes:
     return first + rb"((?:\n" + _SAME + task + rb" \| " + further + rb")*+)(?=\n)"
 
 
+_SERVER = rb"\n" + _STAMP + rb"srv ++" + _NAME + rb"*+: "
+_ANSWER = (
+    rb"(?:" + _SERVER + rb"all slots are idle(?=\n)()|)"
+    + rb"(?:" + _SERVER + rb"done request: POST ([!-~]++) ([!-~]++) [0-9]{1,15}+(?=\n)|)"
+)  # fmt: skip
+"""What the server says where it has answered; three groups."""
+
+
 def _end_fused(task: bytes) -> bytes:
-    """Timings and release; eight groups."""
+    """Timings, release and answer; eleven groups."""
     timing = rb"(?:" + _SAME + task + rb" \| |) *+"
     return (
         rb"(\n?)prompt eval time = ++(" + _FLOAT + rb") ms / ++(" + _COUNT + rb")" + _RATE
         + timing + rb"eval time = ++(" + _FLOAT + rb") ms / ++(" + _COUNT + rb")" + _RATE
         + timing + rb"total time = ++" + _FLOAT + rb" ms / ++" + _COUNT + rb" tokens\n"
         + rb"(?:" + _SAME + task + rb" \| ++graphs reused = " + _REST + rb"\n()|)"
-        + _SAME + task + rb" \| stop processing: n_tokens = (" + _COUNT + rb"), truncated = ([01])(?=\n)"
+        + _SAME + task + rb" \| stop processing: n_tokens = (" + _COUNT + rb"), truncated = ([01])(?=\n)" + _ANSWER
     )  # fmt: skip
 
 
@@ -82,25 +90,33 @@ _PROMPT = (
 )
 _POSITION = rb"-?" + _LONG
 _CHECK = (
-    rb"hecking checkpoint with \[" + _POSITION + rb", " + _POSITION + rb"\] against " + _POSITION + rb"\.\.\.(?=\n)"
-)
+    rb"[Cc]hecking checkpoint with \[" + _POSITION + rb", " + _POSITION + rb"\] against " + _POSITION
+    + rb"\.\.\.(?=\n)"
+)  # fmt: skip
+_OUTCOME = (
+    rb"(restored context checkpoint \(pos_min = " + _POSITION + rb", pos_max = " + _POSITION
+    + rb", n_tokens = " + _COUNT + rb", n_past = " + _COUNT + rb", size = " + _FLOAT + rb" MiB\)"
+    + rb"|forcing full prompt re-processing due to lack of cache data"
+    + rb" \(likely due to SWA or hybrid/recurrent memory, see [!-(*-~]*+\))(?=\n)"
+)  # fmt: skip
+"""What came of a search for a checkpoint; one group."""
 
 
 def _checks_fused(task: bytes) -> bytes:
     """Lines of a search for a checkpoint; one group."""
-    return rb"(C|c)" + _CHECK + rb"(?:\n" + _SAME + task + rb" \| [Cc]" + _CHECK + rb")*+"
+    return rb"(" + _CHECK + rb"(?:\n" + _SAME + task + rb" \| " + _CHECK + rb")*+)"
 
 
-_WORK = rb"(?:" + _batches_fused(_TASK) + rb"|" + _checks_fused(_TASK) + rb")"
+_PARTS = _PROMPT, _checks_fused(_TASK), _OUTCOME, _batches_fused(_TASK), _end_fused(_TASK)
 _LAUNCH = (
     rb"(?:"
     + _CHOICE
     + rb"|)processing task, is_child = (0)(?=\n)"
-    + b"".join(rb"(?:" + _NEXT + part + rb"|)" for part in (_PROMPT, _WORK, _end_fused(_TASK)))
+    + b"".join(rb"(?:" + _NEXT + part + rb"|)" for part in _PARTS)
 )
 
 _ALONE = (
-    rb"(?:" + _batches_fused(rb"\2") + rb"(?:\n" + _SAME + rb"\2 \| |())|)(?(28)|" + _end_fused(rb"\2") + rb")"
+    rb"(?:" + _batches_fused(rb"\2") + rb"(?:\n" + _SAME + rb"\2 \| |())|)(?(32)|" + _end_fused(rb"\2") + rb")"
 )  # fmt: skip
 """Batches, an end, or both: an empty group shows that batches are not followed by an end."""
 
@@ -115,6 +131,10 @@ PROGRESS = b"prompt processing"
 READ_CREATED = late(rb"\d{1,10} of (\d{1,10}) \(pos_min = (-?\d{1,15}), pos_max = (-?\d{1,15})")
 READ_PROGRESS = late(rb"prompt processing( progress|), n_tokens = +(\d{1,15}), [^\n]*?progress = (\d{1,15}\.\d{1,15})")
 READ_CHECK = late(rb"with \[(-?\d{1,15}), (-?\d{1,15})\] against (-?\d{1,15})")
+READ_RESTORED = late(
+    rb"restored context checkpoint \(pos_min = (-?\d{1,15}), pos_max = (-?\d{1,15}), n_tokens = \d{1,10}, "
+    rb"n_past = (\d{1,10}), size = ([\d.]+)"
+)
 
 
 Shape = tuple[Any, ...]
@@ -129,11 +149,15 @@ Launch = tuple[Shape, int, int, bytes]
 
 def launch_of(groups: Groups, lines: Sequence[bytes]) -> Launch | None:
     """The launch in lines with these groups; None if there is none."""
-    name, _, _, t_last, sampler, stamp, task, launched, *tail = groups[NEW_NAME : END + 1]
-    if launched is None:
+    if groups[LAUNCHED] is None:
         return None
-    context, _, cached, _, rest, check, header = tail
-    shape = name, t_last is None, task is None, context is None, cached, rest and _creates(rest), check, header
+    name, _, _, t_last, sampler, stamp, task, _, context, _, checks, outcome, cached, _, rest, header = groups[
+        NEW_NAME : END + 1
+    ]
+    shape = (
+        name, t_last is None, task is None, context is None, checks and checks[:1], outcome and outcome[:1], cached,
+        rest and _creates(rest), header,
+    )  # fmt: skip
     if task is None:
         return shape, int(groups[1]), 0, stamp_of(lines[0])
     return shape, int(task), 1 if sampler is None else 2, stamp or b""
@@ -141,8 +165,8 @@ def launch_of(groups: Groups, lines: Sequence[bytes]) -> Launch | None:
 
 def shape_of(groups: Groups, lines: int) -> Shape:
     """The shape of so many lines without a launch, by their groups."""
-    created = _creates(groups[BATCHES_ALONE + REST])
-    return groups[END_ALONE], groups[BATCHES_ALONE], created, groups[CHECKING], lines > 1
+    created, checks = _creates(groups[BATCHES_ALONE + REST]), groups[CHECKING]
+    return groups[END_ALONE], groups[BATCHES_ALONE], created, checks and checks[:1], lines > 1
 
 
 def _creates(batches: bytes | None) -> bool:
@@ -154,7 +178,7 @@ def read(run: ServerRun, event: Event, groups: Groups) -> None:
     """Take the lines without a launch."""
     slot, task = run.slot(int(groups[0])), int(groups[1])
     if groups[CHECKING] is not None:
-        _checks(run, slot, task, event, 0)
+        _checks(run, slot, task, event, groups[CHECKING], 0)
         return
     _, cached, rest, _, *end = groups[BATCHES_ALONE : END_ALONE + OF_END]
     if cached is not None:
@@ -172,23 +196,30 @@ def read_launch(run: ServerRun, event: Event, groups: Groups, task: int, at: int
     if at:
         _choose(run, slot, event.mark(0), groups)
     request = run.launch(slot, task, event.mark(at))
-    context, prompt, _, cached, rest, check, *end = groups[CONTEXT : END + OF_END]
+    context, prompt, checks, outcome, _, cached, rest, *end = groups[CONTEXT : END + OF_END]
     if prompt is not None:
         at += 1
         run.fit(slot, int(context))
         request.record_prompt(int(prompt), event.mark(at))
+    if checks is not None:
+        at += _checks(run, slot, task, event, checks, at + 1)
+    if outcome is not None:
+        at += 1
+        _found(run, slot, request, outcome, event.mark(at))
     if cached is not None:
         _batches(run, slot, task, event, cached, rest, at + 1, _lines_of(end))
-    elif check is not None:
-        _checks(run, slot, task, event, at + 1)
     if end[0] is not None:
         _end(run, slot, request, event, end)
 
 
 def _lines_of(end: Sequence[Any]) -> int:
-    """How many lines an end has: a header, three timings, the graphs, the release."""
+    """How many lines an end has: a header, three timings, the graphs, the release, the answer."""
     header, graphs = end[0], end[GRAPHS]
-    return 0 if header is None else (4 if graphs is None else 5) + bool(header)
+    return 0 if header is None else (4 if graphs is None else 5) + bool(header) + _lines_of_answer(end)
+
+
+def _lines_of_answer(end: Sequence[Any]) -> int:
+    return (end[IDLE] is not None) + (end[PATH] is not None)
 
 
 def _choose(run: ServerRun, slot: Slot, mark: Mark, groups: Groups) -> None:
@@ -202,9 +233,9 @@ def _choose(run: ServerRun, slot: Slot, mark: Mark, groups: Groups) -> None:
 
 
 def _end(run: ServerRun, slot: Slot, request: Observed, event: Event, end: Sequence[Any]) -> None:
-    """Take the timings, and the release."""
-    header, ms, processed, reply_ms, generated, graphs, released, truncated = end
-    spent, replied, last = float(ms), float(reply_ms), len(event.texts) - 1
+    """Take the timings, the release, and the answer to the client."""
+    header, ms, processed, reply_ms, generated, graphs, released, truncated, _, path, address = end
+    spent, replied, last = float(ms), float(reply_ms), len(event.texts) - 1 - _lines_of_answer(end)
     if header:
         run.timing = slot
     slot.finish(
@@ -213,6 +244,8 @@ def _end(run: ServerRun, slot: Slot, request: Observed, event: Event, end: Seque
         truncated == b"1",
     )  # fmt: skip
     run.close(slot)
+    if path is not None and run.clients is not None:
+        run.clients.answered("POST", path.decode(), address.decode())
 
 
 def _batches(
@@ -241,12 +274,26 @@ _AFTER = len(CREATED)
 _MOST_MS, _WHOLE = MS.most, SHARE.most
 
 
-def _checks(run: ServerRun, slot: Slot, task: int, event: Event, at: int) -> None:
-    """Take the lines of a search for a checkpoint, from the line ``at`` on."""
+def _checks(run: ServerRun, slot: Slot, task: int, event: Event, looked: bytes, at: int) -> int:
+    """Take the lines of a search for a checkpoint, from the line ``at`` on; returns how many there are."""
+    event.texts = event.whole.split(b"\n")  # each of them is kept
     request = run.attend(slot, task, event.mark(at))
-    found = READ_CHECK.findall(event.whole)  # one in each line
-    lines, numbers = event.whole.split(b"\n")[at:], event.numbers[at : at + len(found)]  # each of them is kept
+    found = READ_CHECK.findall(looked)  # one in each line
+    lines, numbers = event.texts[at:], event.numbers[at : at + len(found)]
     said = list(map(int, chain.from_iterable(found[:MAX_CHECKS])))
     checks = list(map(Check, said[::3], said[1::3], said[2::3], numbers, lines))
     request.record_checks(checks, len(found), event.mark(at))
     request.extend(numbers[-1])
+    return len(found)
+
+
+def _found(run: ServerRun, slot: Slot, request: Observed, outcome: bytes, mark: Mark) -> None:
+    """Take the line that says what came of a search for a checkpoint."""
+    request.extend(mark.line)
+    restored = READ_RESTORED.match(outcome)
+    if restored is None:
+        slot.force(mark)
+        return
+    run.measure_checkpoint(value_of("mib", restored[4]))
+    high = int(restored[2])
+    request.record_restore(int(restored[1]), high, int(restored[3]), mark, slot.stale(high))
