@@ -57,7 +57,7 @@ n_slots | integer | | server slots
 n_ctx_slot | integer | tokens | context size of one slot
 slot | integer | | slot that served the request
 task | integer | | the server's task number for the request
-parent | integer | | task number of the n > 1 request, if this row is one of its choices; sums leave out this row
+parent | integer | | for one of several choices (n > 1): the task number of their request; totals leave out such rows
 thread | integer | | conversation number within the session
 turn | integer | | turn number within the conversation, from 0
 first_line | integer | line | number of the request's first line in the file `path`, counted from 1
