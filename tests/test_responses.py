@@ -265,7 +265,7 @@ def test_what_says_nothing_is_left(monkeypatch):
     monkeypatch.setattr(responses, "_FRUITLESS", 100)
     line = json.dumps(openai(5, 1)) + "\n"
     assert given(("{}\n" * 100 + line) * 5).answers.requests == 5
-    with pytest.raises(CacheDoctorError, match="in a row without usage"):
+    with pytest.raises(CacheDoctorError, match="in a row without token usage"):
         given(line + "{}\n" * 101)
 
 

@@ -295,7 +295,7 @@ def read(chunks: Iterable[bytes], path: str) -> ResponseFile:
     for value in values(rest, path):
         reader.take(value)
         if reader.fruitless > _FRUITLESS:
-            raise CacheDoctorError(f"{path}: contains a million values in a row without usage", _RESPONSES_HINT)
+            raise CacheDoctorError(f"{path}: contains a million values in a row without token usage", _RESPONSES_HINT)
     reader.end()
     if not reader.answers.requests and not reader.claims:
         raise CacheDoctorError(f"{path}: contains no response with a prompt length", _RESPONSES_HINT)

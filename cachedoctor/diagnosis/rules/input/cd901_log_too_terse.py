@@ -151,7 +151,7 @@ def _experiment(session: kit.Session) -> list[kit.Remedy]:
     known = advice.cache_ram(session)
     return [
         kit.Remedy(
-            f"Or test it: the RAM prompt cache is off ({where}). {known.text} If prompts are reused after that, other conversations took the slots.",
+            f"Or test whether the RAM prompt cache helps; it is off now ({where}). {known.text} If prompts are reused after that, other conversations took the slots.",
             options=known.options,
             purpose="depends",
         )
