@@ -6,7 +6,10 @@ from collections.abc import Iterable
 
 from cachedoctor.diagnosis.rules.kit import MIN_LOST, RuleContext, n
 from cachedoctor.knowledge.decision import EVERY
-from cachedoctor.model import Check, Dropped, Facts, RuledOut
+from cachedoctor.model import Check, Dropped, Facts, Remedy, RuledOut
+
+APPEND_ONLY = Remedy("In the client: keep the history append-only; truncate the history rarely and in large pieces.")
+"""What a client can do for memory that is rewound to checkpoints only."""
 
 ENDS_INSIDE = 9539
 """First build that may pass over, on purpose, a checkpoint that ends beyond the common prefix (not yet b9538, b9713 does)."""

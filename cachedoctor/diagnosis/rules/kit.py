@@ -58,6 +58,8 @@ Line = tuple[Mark, str]
 """A line of the log, and what it shows."""
 Label = tuple[MarkName, str]
 """The name of a line of a request, and what it shows there."""
+PREFIX: Label = ("n_past", "common prefix with the slot's content")
+PREFIX_AND_CONTENT: Label = ("n_past", "common prefix and slot's content, in tokens")
 REUSED: Label = ("cached", "tokens reused")
 RECOMPUTED: Label = ("timing", "tokens recomputed")
 

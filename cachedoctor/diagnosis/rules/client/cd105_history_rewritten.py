@@ -61,7 +61,7 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
     if asked is not None:
         return from_prompts(s, asked)
     first = None if s.first is None else s.changed(*_KINDS) or _written_anew(s)
-    if s.early and not _goes_on(s) and (first is None or _elsewhere(s)):
+    if s.early and not _goes_on(s) and (first is None or _another_had_slot(s)):
         return None
     if first is not None:
         return _in_prompts(s, first)
@@ -91,7 +91,7 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
     return kit.Match(tokens, "medium" if sure else "low")
 
 
-def _elsewhere(s: kit.RuleContext) -> bool:
+def _another_had_slot(s: kit.RuleContext) -> bool:
     """Whether another conversation had the slot, and nothing shows that this one would have lost these tokens in any case."""
     return s.own_slot is False and not lengths.copy_refused(s) and not _parts_by_text(s)
 
@@ -207,7 +207,7 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
         )
     return kit.proof(
         r,
-        ("n_past", "common prefix and slot's content, in tokens"),
+        kit.PREFIX_AND_CONTENT,
         ("new", "the new prompt"),
         ("select", _CHOICE.get(r.seen.choice.selected_by or "", "the slot choice")),
         kit.REUSED,

@@ -319,7 +319,7 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
     beyond = bool(r.seen.checks) and all(serves(c, most, s) is False for c in r.seen.checks) and not held_whole(s)
     primary, *related = kit.marked(
         r,
-        ("n_past", "common prefix with the slot's content"),
+        kit.PREFIX,
         ("select", _FEW_MATCH if r.seen.choice.selected_by == "lcp" else "low similarity with every idle slot"),
         ("slot_copy", "common prefix with another slot, whose length matches this conversation's last prompt"),
         ("ram_copy", "a prompt as long as this conversation's last prompt was saved to the RAM cache"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from cachedoctor.diagnosis.rules import advice, kit, lengths
-from cachedoctor.diagnosis.rules.checkpoints import CLEARED, same_prefix, server_could_not, serving
+from cachedoctor.diagnosis.rules.checkpoints import APPEND_ONLY, CLEARED, same_prefix, server_could_not, serving
 from cachedoctor.knowledge.server_options import CHECKPOINT_MIN_STEP
 
 CAUSES = ("CD202", "CD203", "CD204", "CD205", "CD207", "CD208", "CD211", "CD308")
@@ -76,7 +76,7 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
     r, listed = s.request, _listed(s)
     return kit.proof(
         r,
-        ("n_past", "common prefix and slot's content, in tokens"),
+        kit.PREFIX_AND_CONTENT,
         ("forced", "the symptom"),
         ("restored", "the nearest checkpoint inside the common prefix"),
         ("check", "a checkpoint that was checked" if match.found else "a checkpoint after the common prefix"),
@@ -157,13 +157,14 @@ def _is_servers(r: kit.Request) -> bool:
     return (r.lost_client or 0) <= (r.lost_server or 0)
 
 
+_SPREAD = "from b9873 on a checkpoint is made at every user message (from b9538 on, only at the last one)"
+"""Where newer builds make checkpoints."""
 _SOURCES = ["https://github.com/ggml-org/llama.cpp/pull/15293", "https://github.com/ggml-org/llama.cpp/pull/20288"]
 
 
 def _say_far(g: kit.MatchGroup) -> kit.FindingText:
     """Say how far below the nearest checkpoint lay, and what makes more."""
     f, r, session = g.numbers, g.worst_request, g.session
-    spread = "from b9873 on a checkpoint is made at every user message (from b9538 on, only at the last one)."
     known = session.at_least(9873) is True
     more = advice.more_checkpoints(session, f["held_before"])
     closer = "Place checkpoints closer together; each checkpoint costs main memory."
@@ -172,7 +173,9 @@ def _say_far(g: kit.MatchGroup) -> kit.FindingText:
         f"{kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}",
         "Recurrent and sliding-window memory cannot be rewound; it goes back to the last saved state (context checkpoint) inside the common prefix. No later checkpoint inside the prefix was kept. Checkpoints are made while a prompt is computed, not while a reply is generated.",
         [
-            advice.option(session, CHECKPOINT_MIN_STEP, "1024", closer) if known else advice.update(session, spread),
+            advice.option(session, CHECKPOINT_MIN_STEP, "1024", closer)
+            if known
+            else advice.update(session, f"{_SPREAD}."),
             *([more] if more is not None else []),
         ],
         [
@@ -200,7 +203,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
         return _say_far(g)
     newer = advice.update(
         session,
-        "from b9873 on a checkpoint is made at every user message (from b9538 on, only at the last one), so an edited history finds a checkpoint.",
+        f"{_SPREAD}, so an edited history finds a checkpoint.",
     )
     more = advice.more_checkpoints(session, f["held"]) if f["checks"] or f["made"] else _are_they_on(session)
     known = session.at_least(9873)
@@ -210,7 +213,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     remedies = [
         *([newer] if known is False else []),
         *([] if guessed else longer),
-        kit.Remedy("In the client: keep the history append-only; truncate the history rarely and in large pieces."),
+        APPEND_ONLY,
         *([msgspec.structs.replace(one, purpose="depends") for one in longer] if guessed else []),
         *([newer] if known is None else []),  # this build may be new enough
     ]

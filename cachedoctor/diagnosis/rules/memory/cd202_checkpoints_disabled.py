@@ -62,7 +62,7 @@ def prove(s: kit.RuleContext, _: kit.Match) -> kit.Proof:
     off = s.facts.said("ctx_checkpoints")
     return kit.proof(
         s.request,
-        ("n_past", "common prefix and slot's content, in tokens"),
+        kit.PREFIX_AND_CONTENT,
         ("forced", "the symptom"),
         ("select", "how much matched"),
         kit.REUSED,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cachedoctor.diagnosis.rules import advice, kit
-from cachedoctor.diagnosis.rules.checkpoints import CLEARED, dropped, same_prefix, too_dense
+from cachedoctor.diagnosis.rules.checkpoints import APPEND_ONLY, CLEARED, dropped, same_prefix, too_dense
 from cachedoctor.knowledge import server_options
 
 
@@ -24,7 +24,7 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
     lost: kit.Dropped = match.found
     shown = kit.marked(
         s.request,
-        ("n_past", "common prefix and slot's content, in tokens"),
+        kit.PREFIX_AND_CONTENT,
         ("forced", "the symptom"),
         ("check", "a checkpoint that was kept"),
         ("select", "how much matched"),
@@ -87,9 +87,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
                 "Or place checkpoints closer together; a full list then drops the oldest checkpoint first.",
             )
         )
-    remedies.append(
-        kit.Remedy("In the client: keep the history append-only; truncate the history rarely and in large pieces.")
-    )
+    remedies.append(APPEND_ONLY)
     reason = (
         "the list was full, and this checkpoint was too close to an earlier one"
         if f["crowded"]

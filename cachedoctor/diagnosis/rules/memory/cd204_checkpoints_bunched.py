@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from cachedoctor.diagnosis.rules import advice, kit
-from cachedoctor.diagnosis.rules.checkpoints import CLEARED, same_prefix, server_could_not
+from cachedoctor.diagnosis.rules.checkpoints import APPEND_ONLY, CLEARED, same_prefix, server_could_not
 from cachedoctor.knowledge.decision import EVERY
 
 LEAST = 3
@@ -67,7 +67,7 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
         r,
         ("check", "the newest checkpoint"),
         ("forced", "the symptom"),
-        ("n_past", "common prefix and slot's content, in tokens"),
+        kit.PREFIX_AND_CONTENT,
         ("select", "how much matched"),
         kit.REUSED,
         kit.RECOMPUTED,
@@ -86,9 +86,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
             ["--checkpoint-min-step 1024"],
         )
     ]
-    remedies.append(
-        kit.Remedy("In the client: keep the history append-only; truncate the history rarely and in large pieces.")
-    )
+    remedies.append(APPEND_ONLY)
     return kit.FindingText(
         f"all {f['count']} checkpoints are between token {kit.n(f['lowest'])} and the end, and none is inside the common prefix of "
         f"{kit.n(r.common_prefix_tokens)} tokens: {kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}",

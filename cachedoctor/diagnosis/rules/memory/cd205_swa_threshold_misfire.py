@@ -76,7 +76,7 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
     looked = any(best is check for check in s.request.seen.checks)
     shown = kit.marked(
         s.request,
-        ("n_past", "common prefix and slot's content, in tokens"),
+        kit.PREFIX_AND_CONTENT,
         ("forced", "the symptom"),
         kit.REUSED,
     )

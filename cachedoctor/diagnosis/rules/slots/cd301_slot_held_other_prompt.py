@@ -20,7 +20,7 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
 PROOF = kit.lines(
     ("slot_copy", "another slot held the whole last prompt of this conversation"),
     ("select", "the slot's content does not match"),
-    ("n_past", "common prefix with the slot's content"),
+    kit.PREFIX,
     kit.REUSED,
     kit.RECOMPUTED,
     most=2,

@@ -26,7 +26,7 @@ def prove(s: kit.RuleContext, _: kit.Match) -> kit.Proof:
     return kit.proof(
         s.request,
         ("select", "the slot's content does not match"),
-        ("n_past", "common prefix with the slot's content"),
+        kit.PREFIX,
         kit.REUSED,
         kit.RECOMPUTED,
         most=2,

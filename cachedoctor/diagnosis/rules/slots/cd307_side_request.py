@@ -23,9 +23,7 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
     """Show the side request."""
     r, thief = s.request, match.found
     primary, *related = [
-        *kit.marked(
-            r, ("select", "the slot's content does not match"), ("n_past", "common prefix with the slot's content")
-        ),
+        *kit.marked(r, ("select", "the slot's content does not match"), kit.PREFIX),
         *kit.marked(thief, ("start", "the side request that took the slot")),
         *kit.marked(r, kit.REUSED, kit.RECOMPUTED),
     ]

@@ -56,7 +56,7 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
     return kit.proof(
         r,
         ("select", "slot chosen because its prompt and the new prompt start the same way"),
-        ("n_past", "common prefix with the slot's content"),
+        kit.PREFIX,
         kit.REUSED,
         kit.RECOMPUTED,
         most=3,

@@ -17,7 +17,7 @@ PROOF = kit.lines(
     ("select", "the client chose the slot"),
     ("start", "no slot choice before this line: the client chose the slot"),
     kit.REUSED,
-    ("n_past", "common prefix with the slot's content"),
+    kit.PREFIX,
     kit.RECOMPUTED,
     most=3,
     numbers=lambda s: {
