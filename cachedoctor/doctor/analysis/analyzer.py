@@ -337,8 +337,8 @@ class Analyzer:
         judged = []
         for request in finished:
             judged.append(self._ask_again(request) if request.revision else self._ask(request))
-            settled, self._diagnosis.settled = self._diagnosis.settled, []
-            judged += [self._ask_again(replace(one, revision=one.revision + 1)) for one in settled]
+            reopened, self._diagnosis.reopened = self._diagnosis.reopened, []
+            judged += [self._ask_again(replace(one, revision=one.revision + 1)) for one in reopened]
         again = any(one.request.revision for one in judged)
         new = [one for one in judged if not one.request.revision] if again else judged
         self._returns.take(new, self._sessions)

@@ -82,8 +82,8 @@ class Diagnosis:
         """Last session of each server, by path and origin."""
         self._latest: int | None = None
         """Session that was asked for last; it stands last in ``_memory``."""
-        self.settled: list[Request] = []
-        """Requests of which a rule left something open that it decided later; for whoever asks about them again."""
+        self.reopened: list[Request] = []
+        """Earlier requests about which later ones decided something: a caller takes them, and has them judged again."""
         self.doubtful = 0
         """Requests that lost tokens, or for which the log does not show whether they did."""
 
@@ -146,14 +146,14 @@ class Diagnosis:
             judged = Judged(request)
             memory.remember(judged)
             if request.outcome == "reused" and request.thread_turn:
-                self.settled += memory.weigh(request.index, request.cached_tokens or 0)
+                self.reopened += memory.weigh(request.index, request.cached_tokens or 0)
             return judged
         before, served = memory.before(request)
         s = RuleContext(
             request, self._setup_of(request.facts), before, served, memory.met(request.thread), memory.steals,
             self._options, difference, memory,
         )  # fmt: skip
-        self.settled += memory.weigh(request.index, s.lost if s.slot_taken else -s.lost if s.has_own_changed else 0)
+        self.reopened += memory.weigh(request.index, s.lost if s.slot_taken else -s.lost if s.has_own_changed else 0)
         codes = self._fired(s, session, memory)
         if s.slot_taken:
             memory.steals += 1
@@ -188,7 +188,7 @@ class Diagnosis:
                 match.confidence = "medium"
             codes.append(rule.code)
             if match.settles:
-                self.settled += memory.settle(s.request, rule.code)
+                self.reopened += memory.settle(s.request, rule.code)
             if self.groups.add(rule, match, s, session, memory.speed) and rule.code not in self._options.ignored:
                 self.opened.append(rule.code)
         return codes
@@ -199,10 +199,9 @@ class Diagnosis:
         expected, missing = s.replayed.answer if s.lost else (None, ())
         if not codes:
             return Verdict(codes, expected, missing)
-        tokens, ns, costliest, undecided, guessed = self.groups.said_of(s.request)
+        tokens, ns, costliest, undecided, guessed, is_open = self.groups.said_of(s.request)
         slot_lost, named = _sides(codes)
-        left_open = self.groups.left_open(s.request)
-        return Verdict(codes, expected, missing, tokens, ns, slot_lost, named, undecided, guessed, costliest, left_open)
+        return Verdict(codes, expected, missing, tokens, ns, slot_lost, named, undecided, guessed, costliest, is_open)
 
     # ---- what the report needs
 

@@ -145,27 +145,22 @@ class FindingGroups:
         """Time that the fixes would have saved, milliseconds."""
         return (self._ns + sum(self._whole(said)[1] for said in self._waiting.values())) / 1e6
 
-    def left_open(self, request: Request) -> tuple[str, ...]:
-        """Codes of the rules that leave the cause of a request open that is not final yet."""
-        said = self._waiting.get(request.index)
-        return () if said is None else tuple(cost.rule.code for cost in said.costs if cost.match.undecided)
-
-    def said_of(self, request: Request) -> tuple[int, int, str | None, bool, bool]:
+    def said_of(self, request: Request) -> tuple[int, int, str | None, bool, bool, tuple[str, ...]]:
         """What is said of a request that is not final yet.
 
         Returns tokens and nanoseconds that count as avoidable, code of the costliest cause, whether all of it may be
-        something else, and whether all has a low confidence.
+        something else, whether all has a low confidence, and the codes of the rules that leave the cause open.
         """
         said = self._waiting.get(request.index)
         if said is None:
-            return 0, 0, None, False, False
+            return 0, 0, None, False, False, ()
         undecided = guessed = True
         for cost in said.costs:
             match = cost.match
             undecided = undecided and (match.undecided or cost.rule.code.startswith(OF_INPUT))
             guessed = guessed and match.confidence == "low"
         said.whole = self._whole(said)
-        return *said.whole, undecided, guessed
+        return *said.whole, undecided, guessed, tuple(c.rule.code for c in said.costs if c.match.undecided)
 
     def merge(self, later: FindingGroups) -> None:
         """Count what was said of the requests of a later part of the same logs, which is finished."""

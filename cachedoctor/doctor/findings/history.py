@@ -126,7 +126,7 @@ class FindingHistory(msgspec.Struct, gc=False):
         return [
             one
             for one in self.recent
-            if self.weighed.get(one.index, 0) > 0 and one.lost_tokens and 0 < index - one.index < RECENT
+            if self.weighed.get(one.index, 0) > 0 and one.lost_tokens and _still_changes(one, index)
         ]
 
     def remember(self, judged: Judged) -> None:
@@ -134,7 +134,7 @@ class FindingHistory(msgspec.Struct, gc=False):
         request = judged.request
         thread, held, last = request.thread, request.held_thread, self.slots.get(request.slot)
         if held != thread or request.restored_from_ram:
-            self.returns = self.returns or _came_back(request)
+            self.returns = self.returns or _changed_slots(request)
         self.in_turn = self.in_turn or (request.outcome == "reused" and request.thread_turn > 0)
         if last is not None and last.index < request.index:
             self.in_turn |= 0 < (request.prompt_tokens or 0) < (last.prompt_tokens or 0)
@@ -182,7 +182,7 @@ class FindingHistory(msgspec.Struct, gc=False):
         return [
             one.request
             for one in self.threads.get(thread, ())
-            if code in one.verdict.codes and 0 < request.index - one.request.index < RECENT
+            if code in one.verdict.codes and _still_changes(one.request, request.index)
         ]
 
     def is_settled(self, thread: int | None, code: str) -> bool:
@@ -237,7 +237,12 @@ class FindingHistory(msgspec.Struct, gc=False):
         )
 
 
-def _came_back(request: Request) -> bool:
+def _still_changes(earlier: Request, index: int) -> bool:
+    """Whether what is said of an earlier request may still change after the request with this number."""
+    return 0 < index - earlier.index < RECENT
+
+
+def _changed_slots(request: Request) -> bool:
     """Whether a conversation was reused though its slot had held another one."""
     held = request.held_thread
     other = request.restored_from_ram or (held is not None and held != request.thread)
