@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 
 import msgspec
 
@@ -176,12 +177,17 @@ TABLE = (
     ),
 )
 _BODY = late(HEAD)
-_BY_FIRST_BYTE = {byte: [row for row in TABLE if byte in row.starts] for row in TABLE for byte in row.starts}
-_ANY = {
-    byte: late(b"|".join(_NAME.sub(b"(?:", row.strict.pattern) for row in rows))
-    for byte, rows in _BY_FIRST_BYTE.items()
+
+
+@cache
+def _together(rows: tuple[WrapperPrefix, ...]) -> tuple[tuple[WrapperPrefix, ...], re.Pattern[bytes]]:
+    """Return the rows, and a pattern that matches a line if one of them does; most bytes have the rows of others."""
+    return rows, late(b"|".join(_NAME.sub(b"(?:", row.strict.pattern) for row in rows))
+
+
+_BY_FIRST_BYTE = {
+    byte: _together(tuple(row for row in TABLE if byte in row.starts)) for row in TABLE for byte in row.starts
 }
-"""First byte -> what a line with it matches if one of its rows does."""
 
 
 class Prefixes:
@@ -206,11 +212,12 @@ class Prefixes:
         """Match the prefix that starts ``line``, or return None."""
         if not line or _BODY.match(line):
             return None
-        first = line[0]
-        if self._without and not self._known and (first not in _ANY or _ANY[first].match(line) is None):
+        found = _BY_FIRST_BYTE.get(line[0])
+        if found is None or (self._without and not self._known and found[1].match(line) is None):
+            self._without = True
             return None
         self._without = False
-        for row in _BY_FIRST_BYTE.get(first, ()):
+        for row in found[0]:
             if match := row.strict.match(line):
                 if row.loose and len(self._known) < _KNOWN_MAX:
                     self._known.add((row.name, origin_of(match)))
