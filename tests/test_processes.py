@@ -11,7 +11,7 @@ import time
 import pytest
 from command import PATIENCE, wait_for
 
-from cachedoctor.doctor.processes import Killed, running
+from cachedoctor.doctor.processes import Killed, Workers, running
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals")
 LARGE = 1 << 22
@@ -81,6 +81,15 @@ def test_a_process_that_is_killed_in_the_middle_of_a_result_is_lost() -> None:
         wait_for(worker.pipe.poll, "first bytes of the result")
         worker.process.kill()
         assert workers.wait() == [("large", Killed())]
+
+
+def test_a_process_whose_result_nobody_takes_ends_without_an_error() -> None:
+    worker = Workers(work, 1, "spawn")._started()
+    worker.pipe.send("large")
+    wait_for(worker.pipe.poll, "first bytes of the result")
+    worker.pipe.close()
+    worker.process.join(PATIENCE)
+    assert worker.process.exitcode == 0
 
 
 def test_processes_end_with_the_first_one() -> None:

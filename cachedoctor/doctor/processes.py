@@ -154,13 +154,16 @@ def _serve(run: Callable[[Task], Result], pipe: Connection) -> None:
     while True:
         try:
             task = pipe.recv()
-        except EOFError:
+        except (EOFError, ConnectionError):
             return
         try:
             answer: Result | _Raised = run(task)
         except Exception as error:
             answer = _Raised(error)
-        pipe.send(answer)
+        try:
+            pipe.send(answer)
+        except ConnectionError:  # Ctrl-C came before the process was noted as busy: nobody is left to take the answer
+            return
 
 
 def _prepare() -> None:
