@@ -301,6 +301,27 @@ def test_a_json_string_is_one_record(size: int) -> None:
     assert json.loads(opened(json.dumps(text, indent=None).encode() + b"\n", size)) == {"message": text}
 
 
+@pytest.mark.parametrize("size", [1, 7, 1 << 20])
+@pytest.mark.parametrize("end", ["", "\n"])
+@pytest.mark.parametrize("line_break", ["\r", r"\n", r"\r\n"])
+@pytest.mark.parametrize("times", [1, 500])  # the second is longer than what is held to decide it
+def test_a_log_in_one_row_has_its_lines(line_break: str, end: str, size: int, times: int) -> None:
+    lines = [UP, r"text with \\n in it", SRV] * times
+    data = (line_break.join(lines) + end).encode()
+    assert opened(data, max(size, len(data) // 20_000)).decode().splitlines() == lines
+
+
+def test_one_row_with_the_text_of_one_line_is_not_a_log() -> None:
+    row = rf'request: {{"content": "first\nsecond\n{SRV}\nthird"}}'.encode()
+    assert opened(row) == row
+
+
+def test_lines_after_a_row_with_escapes_are_not_held() -> None:
+    documents = Documents()
+    first, second = rf"{UP}\n{SRV}\n".encode() + b"\n", SRV.encode() + b"\n"
+    assert documents.feed(first) + documents.feed(second) == first + second
+
+
 @pytest.mark.parametrize(
     "data",
     [

@@ -1,4 +1,4 @@
-"""JSON documents that hold the records of a log, and logs that begin with their newest line."""
+"""JSON documents that hold the records of a log, logs in one row, and logs that begin with their newest line."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 
 from cachedoctor.inputs.envelope import labels
 from cachedoctor.inputs.envelope.collected import Collected, holds_line
-from cachedoctor.inputs.envelope.shapes import moment
+from cachedoctor.inputs.envelope.shapes import is_written, moment
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.knowledge.texts import sound_json
 
@@ -25,6 +25,10 @@ _OBJECT = late(rb"(?:\xef\xbb\xbf)?\s*+\{")
 _TEXT = late(rb"(?:\xef\xbb\xbf)?\s*+\"(?:[^\"\\\n]|\\.)*+(?:\"\s*+|\\)?\Z")
 """A string, whole or up to where the bytes end: a field that a program such as jq extracted from a document."""
 _TEXT_BYTES = 1 << 16
+_OTHER_BREAK = late(rb"\r(?!\n)|(?<!\\)(?:\\r)?\\n")
+"""What separates the lines of a log without newlines: a carriage return alone, or the two characters of an escape."""
+_MOST_PIECES = 64
+"""Pieces of one row that are checked for lines of a server."""
 _INDENTED = late(rb"(?:\xef\xbb\xbf)?\s*+\{[ \t\r]*+\n\s++\"")
 _BETWEEN = late(rb"\n\}(?=[ \t\r]*+\n\s*+\{)")
 _ARRAYS = msgspec.json.Decoder(list[msgspec.Raw])
@@ -39,6 +43,7 @@ class Documents:
         self._searched = 0
         self._passes = False
         self._in_lines = False
+        self._is_row = False
         self._collected = Collected()
         self.opened = False
         """Whether lines that were given are records of a document."""
@@ -48,10 +53,12 @@ class Documents:
         if self._passes:
             return chunk
         self._held += chunk
-        if not self._in_lines:
+        if not self._in_lines and not self._is_row:
             document = self._is_document()
-            if document is False:
+            if document is False and not self._is_row:
                 return self._release()
+        if self._is_row:
+            return self._pieces()
         if self._in_lines:
             return self._batches()
         return self._release() if len(self._held) > MOST else b""
@@ -62,6 +69,8 @@ class Documents:
             return b""
         if self._in_lines:
             return self._batches(last=True)
+        if self._is_row or _is_row(bytes(self._held)):
+            return self._pieces(last=True)
         lines = _opened(bytes(self._held), self._collected)
         if lines is None:
             return self._release()
@@ -82,7 +91,7 @@ class Documents:
             return True
         if not _OBJECT.match(held):
             begin = bytes(held[:64]).strip(b"\xef\xbb\xbf \t\r\n")
-            return None if len(held) < 64 and not begin.strip(b"[") else False
+            return None if len(held) < 64 and not begin.strip(b"[") else self._may_be_row()
         if _INDENTED.match(held):
             return True
         end = held.find(b"\n", self._searched)
@@ -96,6 +105,25 @@ class Documents:
             return None
         return False
 
+    def _may_be_row(self) -> bool | None:
+        """Return None while the first bytes may be a log in one row; decide it once they are enough."""
+        end = self._held.find(b"\n", self._searched)
+        self._searched = len(self._held)
+        if end >= 0 and not (end == len(self._held) - 1 and _OTHER_BREAK.search(self._held)):
+            return False
+        if len(self._held) < _TEXT_BYTES:
+            self._searched -= end >= 0
+            return None
+        self._is_row = _is_row(bytes(self._held))
+        return False
+
+    def _pieces(self, last: bool = False) -> bytes:
+        """Give the lines of a log in one row, each with a newline."""
+        lines = _OTHER_BREAK.sub(b"\n", bytes(self._held))
+        cut = len(lines) if last else lines.rfind(b"\n") + 1
+        self._held = bytearray(lines[cut:])
+        return lines[:cut]
+
     def _batches(self, last: bool = False) -> bytes:
         """Open lines that are documents each."""
         cut = len(self._held) if last else self._held.rfind(b"\n") + 1
@@ -104,6 +132,15 @@ class Documents:
         if len(self._held) > MOST:
             out.append(self._release())
         return b"".join(out)
+
+
+def _is_row(held: bytes) -> bool:
+    """Whether several lines of a server are in one row: its line ends were replaced."""
+    row, newline, _ = held[:_TEXT_BYTES].partition(b"\n")
+    if newline and held[len(row) + 1 :]:
+        return False
+    pieces = _OTHER_BREAK.split(row, _MOST_PIECES)
+    return sum(map(is_written, pieces)) * 2 > len(pieces) > 1
 
 
 class _Reading:
