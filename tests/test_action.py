@@ -83,4 +83,4 @@ def test_bodies_and_a_log_are_checked_and_said_on_the_page(tmp_path: Path) -> No
 def test_without_bodies_and_log_it_fails(tmp_path: Path) -> None:
     done = run(tmp_path)
     assert done.returncode == 2
-    assert "nothing to check: set bodies or log" in done.stdout
+    assert "there is nothing to check" in done.stdout

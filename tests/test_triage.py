@@ -158,7 +158,7 @@ def test_with_a_token_it_is_a_comment_that_says_who_wrote_it(tmp_path: Path, api
     ((path, authorization, body),) = api.comments
     assert (path, authorization) == ("/repos/an-owner/a-server/issues/42/comments", f"Bearer {TOKEN}")
     assert job.summary.strip() in body
-    assert "A program wrote this comment" in body
+    assert "written by a program" in body
     assert TOKEN not in (tmp_path / "seen").read_text()  # cachedoctor has no token
 
 
@@ -196,7 +196,7 @@ def test_a_comment_needs_a_finding_that_is_worth_it(
     job = Job(tmp_path, api)
     job.env |= {} if least is None else {"COMMENT_ON": least}
     done = job.run_here(issue_with(case, tmp_path))
-    told = "commented\n" if commented else f"no finding has at least the severity {least or 'note'}\n"
+    told = "commented\n" if commented else f"nothing was found that is at least: {least or 'note'}\n"
     assert (done.returncode, done.stdout, done.stderr) == (0, told, "")
     assert len(api.comments) == commented
     assert job.summary.startswith("## llama-server")
@@ -206,7 +206,7 @@ def test_a_severity_that_is_none_is_refused(tmp_path: Path, api: Api) -> None:
     job = Job(tmp_path, api)
     job.env["COMMENT_ON"] = "always"
     done = job.run_here(EVENTS / "issue-with-log.json")
-    assert (done.returncode, done.stdout, api.comments) == (2, "::error::comment-on: use note, warning or error\n", [])
+    assert (done.returncode, done.stdout, api.comments) == (2, "::error::comment-on: give note, warning or error\n", [])
 
 
 HOSTILE = (

@@ -22,8 +22,8 @@ COMMENT_CHARACTERS = 60_000
 SECONDS = 120
 MARK = "<!-- cachedoctor -->"
 NOTE = (
-    "A program wrote this comment from the log in this issue. It did not read attached files. "
-    "`cachedoctor explain CODE` explains each rule."
+    "This comment was written by a program from the log in this issue; attached files were not read. "
+    "`cachedoctor explain CODE` has the page of each rule."
 )
 SEVERITIES = ("note", "warning", "error")
 RECOGNISED = 3
@@ -81,7 +81,7 @@ def main() -> int:
     """Read the event; 0 whether or not there is a log, 2 if an input of the Action is none."""
     comment_on_severity = os.environ.get("COMMENT_ON", "note")
     if comment_on_severity not in SEVERITIES:
-        print("::error::comment-on: use note, warning or error")
+        print("::error::comment-on: give note, warning or error")
         return 2
     found = issue_of(json.loads(Path(os.environ["GITHUB_EVENT_PATH"]).read_bytes()))
     report = None if found is None else report_on(found[0])
@@ -95,11 +95,11 @@ def main() -> int:
         summary.write(page + "\n")
     is_worth_it = worst is not None and SEVERITIES.index(worst) >= SEVERITIES.index(comment_on_severity)
     if not is_worth_it:
-        print(f"no finding has at least the severity {comment_on_severity}")
+        print(f"nothing was found that is at least: {comment_on_severity}")
     elif token := os.environ.get("TOKEN"):
         body = f"{MARK}\n{page}"
         if len(body) > COMMENT_CHARACTERS:
-            body = f"{MARK}\nThe report on this log is too long for a comment. The job summary contains the report."
+            body = f"{MARK}\nThe report on this log is too long for a comment; it is in the summary of the job."
         where = os.environ["GITHUB_REPOSITORY"], os.environ.get("GITHUB_API_URL", "https://api.github.com")
         comment_on(found[1], f"{body}\n\n{NOTE}\n", *where, token)
         print("commented")
