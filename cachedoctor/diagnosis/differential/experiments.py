@@ -23,8 +23,8 @@ def experiment(first: Candidate, second: Candidate, session: Session) -> list[Re
 
 def _one_alone(_: Session) -> Remedy:
     return Remedy(
-        f"R{ALONE}. No restart is needed. If these turns are reused, the server had too little room for all "
-        "conversations; if not, the client changes its prompts or sends cache_prompt false.",
+        f"R{ALONE}. No restart is needed. If these turns are reused, the server could not keep all "
+        "conversations at once; if not, the client changes its prompts or sends cache_prompt false.",
         purpose="look",
     )
 

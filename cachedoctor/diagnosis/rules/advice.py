@@ -131,7 +131,7 @@ def more_slots(session: Session, wanted: int = 0) -> Remedy:
             server_options.SIMILARITY,
             "0.5",
             f"Raise the similarity that a prompt needs to take a slot: {has} slots are enough for the {seen} conversations here, but one conversation got the slot of another conversation that starts the same way. "
-            "A prompt whose match is below this share then takes the least recently used slot.",
+            "A prompt below this similarity then takes the least recently used slot.",
         )
     count = max(seen, has + 1) if seen else max(4, has + 1)
     why = f"{count} slots here" if seen else f"{count} as an example"
@@ -375,9 +375,7 @@ def see_more(session: Session) -> Remedy:
         return Remedy(f"To see what changed: {_PROMPTS_SHOWN}", cmdline.LM_STUDIO_PROMPTS, purpose="look")
     found = restart(session, {"accounting", "text", "prompts"})
     if found.options:
-        return Remedy(
-            f"Restart with this option to see more in the next log. {found.text}", options=found.options, purpose="look"
-        )
+        return Remedy(f"The next log then shows more. {found.text}", options=found.options, purpose="look")
     if _writes_prompts(session):
         return Remedy(
             "The server writes its prompts to files: pass the folder set with --log-prompts-dir.",

@@ -321,7 +321,7 @@ def _below(g: kit.MatchGroup) -> str:
     below, session = g.numbers.get("below"), g.session
     if not below:
         return ""
-    option = " (--checkpoint-min-step sets it)" if session.at_least(9538) is True else ""
+    option = " (--checkpoint-min-step sets the distance)" if session.at_least(9538) is True else ""
     return (
         f" The server went back to the last checkpoint before that place and recomputed {kit.n(below)} unchanged tokens, because its "
         f"checkpoints are that far apart{option}."
@@ -348,11 +348,11 @@ def alone(session: kit.Session) -> list[kit.SessionFinding]:
     if said is None:
         return []
     n, reason = said.numbers, own_settings.reason(said)
-    worst = "in the worst one " if said.count > 1 else ""
+    worst = "in the worst request " if said.count > 1 else ""
     words = kit.FindingText(
-        f"{kit.n(n['tokens'])} tokens in {kit.times(said.count)} differ from what {session.program} held, {worst}from token {kit.n(n['place'])} of "
+        f"{kit.n(n['tokens'])} tokens in {kit.times(said.count)} differ from the prompt cached by {session.program}, {worst}from token {kit.n(n['place'])} of "
         f"{kit.n(n['held'])} on{reason}: either a changed history or another conversation",
-        f"Up to the difference the prompt matches the prompt that {session.program} held, and nothing after a difference can be reused. A client causes such a difference if it moves a system message, drops reasoning or old tool results, or summarizes.",
+        "The prompt matches the cached prompt up to the difference, and nothing after the difference can be reused. A client causes such a difference if it moves a system message, drops reasoning or old tool results, or summarizes.",
         [own_settings.compare(), *own_settings.room(session), _APPEND],
         [
             kit.RuledOut(

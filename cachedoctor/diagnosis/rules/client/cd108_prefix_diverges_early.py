@@ -483,7 +483,7 @@ def alone(session: kit.Session) -> list[kit.SessionFinding]:
     if said is None:
         return []
     n, reason = said.numbers, own_settings.reason(said)
-    worst = "in the worst one " if said.count > 1 else ""
+    worst = "in the worst request " if said.count > 1 else ""
     left = [
         kit.RuledOut(
             "slot-held-other-prompt", "not excluded: if another conversation used the server, nothing is wrong"
@@ -497,8 +497,8 @@ def alone(session: kit.Session) -> list[kit.SessionFinding]:
             )
         )
     words = kit.FindingText(
-        f"in {kit.times(said.count)} the prompt differs from what {session.program} held{reason}, {worst}after {kit.n(n['place'])} of "
-        f"{kit.n(n['held'])} held tokens ({kit.n(n['prompt'] - n['cached'])} of {kit.n(n['prompt'])} prompt tokens computed)",
+        f"in {kit.times(said.count)} the prompt differs early from the prompt cached by {session.program}{reason}: {worst}only {kit.n(n['place'])} of "
+        f"{kit.n(n['held'])} cached tokens match ({kit.n(n['prompt'] - n['cached'])} of {kit.n(n['prompt'])} prompt tokens computed)",
         "Either the client changes the beginning of its prompts (a billing header, a clock, an id, the order of its tools), or another conversation used the server. The log does not show whether the client or another conversation caused the difference.",
         [own_settings.compare(), *own_settings.room(session)],
         left,

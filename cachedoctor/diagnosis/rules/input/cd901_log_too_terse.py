@@ -86,7 +86,7 @@ def _what_is_known(g: kit.MatchGroup) -> str:
     r, known = g.worst_request, g.numbers["known"]
     whole = f" of the {kit.n(g.numbers['whole'])} tokens that could have been reused" if g.numbers["whole"] else ""
     size = f"A prompt of {kit.n(r.prompt_tokens)} tokens reused {kit.n(r.cached_tokens or 0)}{whole}. "
-    place = "" if known is None else f"{kit.n(known)} of these tokens are known to match. "
+    place = "" if known is None else f"{kit.n(known)} tokens of the prompt are known to match. "
     named = ", ".join(other.name for other in g.numbers["candidates"] if other.is_open)
     return f"{size}{place}Causes not excluded: {named}."
 
@@ -195,7 +195,7 @@ def _symptom(g: kit.MatchGroup) -> kit.FindingText:
                 kit.RuledOut("cache-prompt-off", "not excluded: nothing was reused, as with cache_prompt false"),
                 kit.RuledOut(
                     "checkpoint-restore-failed",
-                    "not excluded: the line that would show it is missing, or this log level hides it",
+                    "not excluded: the line that would show this cause is missing or hidden at this log level",
                 ),
             ],
         )
@@ -217,7 +217,7 @@ def _meaning(g: kit.MatchGroup) -> str:
     words = (
         "There are three possible causes: the client changed the prompt, another conversation held the slot, or the model's memory could not go back to an unchanged prompt."
         if r.seen.forced or r.seen.kept == 0
-        else "The least recently used slot was chosen: a new conversation, a changed start of the prompt, or a slot that another conversation had taken."
+        else "The server chose the least recently used slot: the conversation is new, the start of its prompt changed, or another conversation had taken its slot."
     )
     if erased:
         words += f" Nothing below {kit.n(erased[0])} tokens could be restored, because the first erased checkpoint ends there."

@@ -6,9 +6,9 @@ from cachedoctor.diagnosis.rules import kit
 
 _ROOM = {
     "omlx": "If earlier conversations continue, give oMLX more cache: --hot-cache-max-size in memory, or --paged-ssd-cache-dir and --paged-ssd-cache-max-size on disk.",
-    "ds4": "Set --kv-disk-dir FOLDER, which saves a conversation that another one replaces, up to --kv-disk-space-mb. ds4-server keeps only one conversation in memory.",
+    "ds4": "Set --kv-disk-dir FOLDER, which saves a conversation on disk when another conversation replaces it, up to --kv-disk-space-mb. ds4-server keeps only one conversation in memory.",
     "vllm-mlx": "If earlier conversations continue, give the cache more memory: --cache-memory-mb.",
-    "koboldcpp": "Set --smartcache N (newer versions of KoboldCpp) to keep N more conversations in memory; without it KoboldCpp keeps one. "
+    "koboldcpp": "Set --smartcache N (newer versions of KoboldCpp) to keep N more conversations in memory; without this option KoboldCpp keeps one conversation. "
     "--noshift and --nofastforward disable reuse.",
     "ollama": "Raise OLLAMA_NUM_PARALLEL (1 by default): an ollama runner keeps this many conversations, each with its own context. More conversations need more memory.",
     "lmstudio": "Try a newer version of LM Studio, whose llama.cpp engine keeps more conversations in memory. This engine has no setting for their number.",

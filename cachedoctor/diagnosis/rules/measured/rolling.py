@@ -97,7 +97,7 @@ def _counters(c: Counters) -> TrafficStretch | None:
         return None
     prompt = c.prompt_tokens / c.requests if c.prompt_tokens and c.requests else None
     since = "since the start of the server" if c.since is None else f"since {c.since}"
-    said = f"{c.path} counts {n(c.reused)} of {n(c.looked_up)} tokens reused {since}"
+    said = f"{c.path} counts {n(c.reused)} of {n(c.looked_up)} tokens as reused {since}"
     found = min(c.looked_up, c.reused + (c.external_reused or 0))
     return TrafficStretch("counters", c.requests, prompt, found / c.looked_up, c.computed, said, [])
 
@@ -172,7 +172,11 @@ def _whole(p: SamplePeriod) -> int | None:
 
 def shown(p: SamplePeriod) -> Shown:
     """Lines that prove what is said of a period, the last one first."""
-    found = [("last", "the last interval with traffic"), ("first", "the first one"), ("begin", "the cache was emptied")]
+    found = [
+        ("last", "the last interval with traffic"),
+        ("first", "the first interval with traffic"),
+        ("begin", "the cache was emptied"),
+    ]
     lines = [(p.marks[name], label) for name, label in found if name in p.marks]
     return [pair for at, pair in enumerate(lines) if pair[0].line not in {m.line for m, _ in lines[:at]}]
 
@@ -297,7 +301,5 @@ def needs_traffic(session: Session) -> tuple[str, str] | None:
     elif periods and all(p.last_rate is None for p in periods):
         reason = "the log prints no hit rate"
     else:
-        reason = (
-            f"too little traffic to judge by: at least {MIN_INTERVALS} intervals and {MIN_REQUESTS} requests are needed"
-        )
+        reason = f"too little traffic for a conclusion: at least {MIN_INTERVALS} intervals and {MIN_REQUESTS} requests are needed"
     return reason, NEEDS_STATISTICS[1]

@@ -59,7 +59,7 @@ def _finding(
     share = sent.share(change.repeated)
     tokens = "" if sent.tokens is None else f" (about {n(round(share * sent.tokens, -2))} tokens)"
     claim = (
-        f"{text.head}: {100 * share:.0f} % of all prompt text{tokens} comes after it and was sent again, in {n(change.bodies)} of "
+        f"{text.head}: {100 * share:.0f} % of all prompt text{tokens} comes after the change and was sent again, in {n(change.bodies)} of "
         f"{n(sent.bodies)} requests{_senders(sent, change)}{kv_proof.beside(session, 'changed')} ({said})"
     )
     first = change.worst.first

@@ -61,7 +61,7 @@ def given(session: Session) -> SharedVerdict | None:
     begin = f"{_percent(sent.share(sent.shared))} of the text in {n(sent.bodies)} given request bodies is at the same place in an earlier body"
     if sent.share(sent.shared) < WORTH:
         return SharedVerdict(
-            "nothing", f"{begin}, and almost none of it is in an earlier body at another place", _NOTHING, []
+            "nothing", f"{begin}, and almost none of the text is in an earlier body at another place", _NOTHING, []
         )
     return SharedVerdict("shared", begin, "", [])
 
@@ -83,13 +83,15 @@ def _logged(session: Session) -> SharedVerdict | None:
     shares = [(a.prefix or 0) / (a.length or 1) for a in known]
     early = sum(share < _EARLY for share in shares)
     if 2 * early > len(known):
-        said = f"{n(early)} of {n(len(known))} prompts in the log share less than {_EARLY:.0%} of their text with any earlier one"
+        said = f"{n(early)} of {n(len(known))} prompts in the log share less than {_EARLY:.0%} of their text with any earlier prompt"
         return SharedVerdict(
             "parted", said, f"A cached prefix ends at the first token that differs. {_NOTHING}", [_SEE]
         )
     late = sum(share >= _LATE for share in shares)
     if 2 * late > len(known):
-        said = f"{n(late)} of {n(len(known))} prompts in the log share half of their text or more with an earlier one"
+        said = (
+            f"{n(late)} of {n(len(known))} prompts in the log share half of their text or more with an earlier prompt"
+        )
         return SharedVerdict("shared", said, "", [])
     return None
 

@@ -28,7 +28,7 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     return [
         kit.finding(
             f"{kit.times(len(cut))} matched more tokens than were restored: {kit.n(lost)} tokens recomputed, up to {kit.n((worst.prefix or 0) - (worst.cached_tokens or 0))} in one request",
-            f"The runner keeps a snapshot every {kit.n(_STRIDE)} tokens of a prompt, and goes back to the last snapshot before the divergence. The tokens in between are recomputed once, by the first prompt that follows a prompt computed in full.",
+            f"The runner keeps a snapshot every {kit.n(_STRIDE)} tokens of a prompt, and goes back to the last snapshot before the divergence. The first prompt after a prompt that was computed in full recomputes the tokens in between.",
             [
                 kit.Remedy("Try a newer ollama; no setting of ollama 0.33.3 changes this."),
                 kit.Remedy(

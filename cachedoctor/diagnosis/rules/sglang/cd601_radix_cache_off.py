@@ -63,8 +63,8 @@ def _of_speculation(session: kit.Session) -> list[kit.Remedy]:
         return [kit.Remedy(f"Use {newer}"), _WITHOUT_SPECULATION]
     return [
         kit.Remedy(
-            "Keep states where prompts diverge, which works with speculative decoding here. It needs CUDA, and "
-            "SGLANG_ENABLE_SPEC_V2 must not be set: with these models it works from 0.5.10 on (PR 18808).",
+            "Keep states where prompts diverge, which works with speculative decoding here. This needs CUDA. "
+            "SGLANG_ENABLE_SPEC_V2 must not be set, because the variable works with these models only from 0.5.10 on (PR 18808).",
             options=kit.as_typed("--mamba-scheduler-strategy extra_buffer --page-size 64"),
         ),
         kit.Remedy(f"Or use {newer}"),

@@ -83,7 +83,7 @@ def _note(session: kit.Session, period: kit.BatchPeriod, requests: WholeRequests
         sure = "high"
     elif shared(session):
         alike = True
-        said = f"{shared(session):,} logged prompts begin like an earlier one"
+        said = f"{shared(session):,} logged prompts begin like an earlier prompt"
         words = kit.FindingText(f"{claim}; {said}", f"The prompts do share their beginning, so {_traceless(session, period, requests)}",
                       [experiment(session, shared=True)])  # fmt: skip
     else:
@@ -104,7 +104,7 @@ def _note(session: kit.Session, period: kit.BatchPeriod, requests: WholeRequests
 def _parted(session: kit.Session, claim: str) -> kit.FindingText:
     """FindingText where logged prompts prove that the prompts diverge early."""
     return kit.FindingText(
-        f"{claim}; {differ(session):,} logged prompts share fewer than {EARLY:,} characters with any earlier one",
+        f"{claim}; {differ(session):,} logged prompts share fewer than {EARLY:,} characters with any earlier prompt",
         "The prompts diverge near their beginning, so there is nothing to reuse: either unrelated texts, which is fine, or a start that "
         "changes in every request (a date, an id, tools in a different order). The request bodies show whether text repeats after the difference.",
         [compare_bodies()],
@@ -125,7 +125,7 @@ def _reused(session: kit.Session, requests: WholeRequests) -> str:
 
 
 def _why(session: kit.Session, period: kit.BatchPeriod, requests: WholeRequests) -> str:
-    at = f" The prompts would diverge after token {kit.n(requests.most)}." if requests.most else ""
+    at = f" In that case the prompts diverge after token {kit.n(requests.most)}." if requests.most else ""
     return f"Perhaps the prompts do not share their beginning: a date, an id or a header changes, or the texts are unrelated.{at} Perhaps {_traceless(session, period, requests)}"
 
 

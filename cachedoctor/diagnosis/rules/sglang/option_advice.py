@@ -55,7 +55,7 @@ def experiment(session: Session, *, shared: bool = False) -> Remedy:
         "something else in the requests, or a router, separates the prompts" if shared else "the prompts are the cause"
     )
     if strategy(session) == "no_buffer":
-        second = "one turn of a conversation, then the same turn with its answer and a new message. Do not repeat the same request: with no_buffer it reuses nothing, whatever the cause (issue 21158)"
+        second = "one turn of a conversation, then the same turn with its answer and a new message. Do not repeat the same request: with no_buffer a repeated request reuses nothing, whatever the cause (issue 21158)"
     else:
         second = "the same request, of a few thousand tokens, twice"
     return Remedy(

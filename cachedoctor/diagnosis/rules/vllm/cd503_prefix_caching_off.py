@@ -54,7 +54,9 @@ def _configured(session: kit.Session) -> kit.SessionFinding:
 def _remedies(by_flag: bool, because: bool, pooling: bool) -> list[kit.Remedy]:
     if because:
         return [
-            kit.Remedy("Remove the option, or change the backend, that the line names: it prevents prefix caching.")
+            kit.Remedy(
+                "Remove the option or change the backend that the line names, because it prevents prefix caching."
+            )
         ]
     if pooling:
         return [

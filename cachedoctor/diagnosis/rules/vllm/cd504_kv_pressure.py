@@ -37,7 +37,7 @@ def _proven(session: kit.Session, sent: kit.SentBodies, size: kit.Setting) -> ki
     found = rolling.stretches(session)
     agrees = any(abs(stretch.share - kept) <= _CLOSE for stretch in found)
     return kit.finding(
-        f"prompts were evicted before they were needed again: a KV cache of {kit.n(size.value)} tokens could still hold {rolling.percent(kept)} of all prompt text in the {kit.n(sent.bodies)} given request bodies, a larger cache {rolling.percent(endless)}"
+        f"prompts were evicted before they were needed again: with a KV cache of {kit.n(size.value)} tokens {rolling.percent(kept)} of all prompt text in the {kit.n(sent.bodies)} given request bodies can be reused, with a larger cache {rolling.percent(endless)}"
         + (f" ({found[0].said})" if found else ""),
         "The bodies were replayed in order through a simulation of this cache: unused blocks stay until room is needed, and the oldest are evicted first. "
         "The usage in the log counts running requests only, so a low value does not exclude evictions.",

@@ -23,7 +23,7 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
             f"late or not at all{seen}"
             if dropped
             else f"this hybrid model reuses a shared beginning of different prompts only from its third use on: the first two prompts with that beginning are computed in full{seen}",
-            "A hybrid model's states are saved at the ends of prompts and chunks. Where two prompts diverge, a state is saved only once the second prompt has been computed"
+            "A hybrid model's states are saved at the ends of prompts and chunks. If two prompts diverge, a state is saved there only after the second prompt has been computed"
             + (f", and only at multiples of {kit.n(size)} tokens" if size else "")
             + ". A prompt that repeats in full is reused at once. A test of the cache needs at least four requests.",
             _remedies(dropped),

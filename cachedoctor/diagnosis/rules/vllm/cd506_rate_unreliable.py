@@ -37,7 +37,7 @@ def _retried(session: kit.Session) -> list[kit.SessionFinding]:
         words = kit.FindingText(
             f"{kit.n(asked)} tokens were looked up but the prompts had {kit.n(prompts)}: waiting requests count at every attempt, so hit rates are unreliable "
             f"({counted.path})",
-            "Up to 0.26 a look-up is counted at every attempt to schedule a waiting request; later versions count one look-up per request, when the request is admitted. Running requests are only in the number of looked-up tokens.",
+            "Up to 0.26 a look-up is counted at every attempt to schedule a waiting request; later versions count one look-up per request, when the request is admitted. Requests that are still running count only in the looked-up tokens.",
             [_TRUTH],
             [],
             _REFERENCES["retries"],

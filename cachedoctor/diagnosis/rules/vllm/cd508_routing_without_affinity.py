@@ -28,7 +28,7 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     return [
         kit.finding(
             f"{kit.n(engines)} engines have separate caches, and requests are spread over them{seen}",
-            "A prompt finds only tokens that the same engine computed. A long conversation that changes engines is computed in full once per engine; later that engine's cache has only an older turn. Many short conversations lose the most.",
+            "A prompt finds only tokens that the same engine computed. A long conversation that changes engines is computed in full once per engine; later each engine's cache has only an older turn. Many short conversations lose the most.",
             [
                 kit.Remedy(
                     "Send all requests of a conversation to one engine: the header X-data-parallel-rank selects the engine.",

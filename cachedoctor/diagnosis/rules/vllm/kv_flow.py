@@ -61,7 +61,7 @@ def _flows(session: Session) -> list[KvFlow]:
             or c.reused + (c.external_reused or 0) > _LOW * c.looked_up
         ):
             continue
-        found.append(KvFlow(c.computed, f"{c.path} counts {n(c.reused)} of {n(c.looked_up)} tokens reused", []))
+        found.append(KvFlow(c.computed, f"{c.path} counts {n(c.reused)} of {n(c.looked_up)} tokens as reused", []))
     return found
 
 
