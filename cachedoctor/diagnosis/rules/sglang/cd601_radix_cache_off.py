@@ -31,7 +31,7 @@ def _of_hybrid(session: kit.Session) -> list[kit.Remedy]:
     return [
         kit.Remedy(
             "Use 0.5.14 or newer. Models with a gated delta net have a radix cache from 0.5.4 on (PR 11214), those with Mamba-2 from "
-            "0.5.6 on (PR 13584). From 0.5.14 on the better strategy (no_buffer or extra_buffer) is the default."
+            "0.5.6 on (PR 13584). From 0.5.14 on, the better strategy (no_buffer or extra_buffer) is the default."
         )
     ]
 

@@ -24,7 +24,7 @@ COLD = 2
 """Requests that reused nothing after the first one: one may begin another conversation."""
 
 _WHY = "A prefill keeps one state: at its last multiple of 64 tokens, or where its prompt diverges from an earlier prompt. The state of the first prompt with a shared beginning is saved inside that prompt's own suffix. The second prompt finds no state, computes everything, and keeps a state where the two prompts diverge. Only later prompts that diverge at the same place reuse that state. The next turn cannot reuse the second prompt's suffix, unless the answer is longer than --mamba-track-interval (256 tokens)."
-_WHY_HICACHE = "A prefill keeps one state, at its last multiple of 64 tokens. Up to 0.5.16 the unified tree with --enable-hierarchical-cache keeps no state where prompts diverge. A shared beginning followed by different text is then never reused (PR 31181)."
+_WHY_HICACHE = "A prefill keeps one state, at its last multiple of 64 tokens. Up to 0.5.16, the unified tree with --enable-hierarchical-cache keeps no state where prompts diverge. A shared beginning followed by different text is then never reused (PR 31181)."
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:

@@ -31,7 +31,7 @@ def extra_buffer(session: Session) -> Remedy:
     if session.since("0.5.14") is False:
         return Remedy(
             f"{what} This strategy needs CUDA, MUSA or an NPU in this version; with speculative decoding it also needs SGLANG_ENABLE_SPEC_V2=1 "
-            "(0.5.10 to 0.5.13). From 0.5.14 on it is the default of most hybrid models.",
+            "(0.5.10 to 0.5.13). From 0.5.14 on, it is the default of most hybrid models.",
             options=as_typed("--mamba-scheduler-strategy extra_buffer --page-size 64"),
         )
     return Remedy(

@@ -58,7 +58,7 @@ def _default(session: kit.Session) -> kit.SessionFinding:
             kit.Remedy(
                 "Enable it."
                 if session.since("0.16") is True
-                else "Enable prefix caching. Up to 0.14 only some of these models support prefix caching; for other models the log shows that caching is disabled again.",
+                else "Enable prefix caching. Up to 0.14, only some of these models support prefix caching; for other models the log shows that caching is disabled again.",
                 options=kit.as_typed("--enable-prefix-caching"),
             ),
             *([] if _pure(session) else [kit.Remedy("Or use 0.28 or newer, where prefix caching is on by default.")]),

@@ -59,7 +59,7 @@ def _remedies(dropped: bool) -> list[kit.Remedy]:
         ]
     return [
         kit.Remedy(
-            "Use smaller chunks, which keep more states but cost speed: up to 0.28 states are kept only at the ends of chunks and prompts.",
+            "Use smaller chunks, which keep more states but cost speed: up to 0.28, states are kept only at the ends of chunks and prompts.",
             options=kit.as_typed("--max-num-batched-tokens 2048"),
         ),
         kit.Remedy("Or use 0.29 or newer, which also keeps states where prompts diverge."),

@@ -37,7 +37,7 @@ def _retried(session: kit.Session) -> list[kit.SessionFinding]:
         words = kit.FindingText(
             f"{kit.n(asked)} tokens were looked up but the prompts had {kit.n(prompts)}: waiting requests count at every attempt, so hit rates are unreliable "
             f"({counted.path})",
-            "Up to 0.26 a look-up is counted at every attempt to schedule a waiting request; later versions count one look-up per request, when the request is admitted. Requests that are still running count only in the looked-up tokens.",
+            "Up to 0.26, a look-up is counted at every attempt to schedule a waiting request; later versions count one look-up per request, when the request is admitted. Requests that are still running count only in the looked-up tokens.",
             [_TRUTH],
             [],
             _REFERENCES["retries"],
@@ -69,13 +69,13 @@ def _faults(session: kit.Session, rated: list[kit.SamplePeriod]) -> Iterator[tup
         yield (
             "preempted",
             f"the hit rate of this version may be too high: up to {kit.n(waiting)} requests waited, and a preempted request finds its own prompt again",
-            "Up to 0.11.0 the second look-up of a preempted request counts as reuse.",
+            "Up to 0.11.0, the second look-up of a preempted request counts as reuse.",
         )
     if session.since("0.27") is False:
         yield (
             "retries",
             f"the hit rate of this version may be too high: up to {kit.n(waiting)} requests waited, and each is counted again at every attempt to schedule it",
-            "Up to 0.26 a look-up is counted at every attempt to schedule a waiting request, not only once when the request is admitted.",
+            "Up to 0.26, a look-up is counted at every attempt to schedule a waiting request, not only once when the request is admitted.",
         )
 
 

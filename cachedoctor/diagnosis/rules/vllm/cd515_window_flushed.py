@@ -41,7 +41,7 @@ def _note(session: kit.Session, stretch: TrafficStretch, there: float) -> kit.Se
     return kit.finding(
         f"prompts were evicted although there is room for them: a cache of {kit.n(size.value)} tokens is large enough to reuse {rolling.percent(there)} of the "
         f"text in the given request bodies ({stretch.said})",
-        "Sliding-window layers free blocks while a prompt is still being computed. Up to 0.28 freed blocks go to the end of the queue that all layers share. Every new prompt then evicts blocks of other prompts, even if only a quarter of the cache is used.",
+        "Sliding-window layers free blocks while a prompt is still being computed. Up to 0.28, freed blocks go to the end of the queue that all layers share. Every new prompt then evicts blocks of other prompts, even if only a quarter of the cache is used.",
         _remedies(session),
         references=[
             "https://github.com/vllm-project/vllm/issues/48435",
