@@ -144,7 +144,7 @@ def _traceless(session: kit.Session, period: kit.BatchPeriod, requests: WholeReq
 def _eviction(session: kit.Session, requests: WholeRequests) -> str:
     pool = capacity(session)
     if pool is None:
-        return "an eviction, since the size of the pool is not in the log"
+        return "an eviction, because the size of the pool is not in the log"
     return f"an eviction, if more than {max(pool // requests.largest, 1):,} conversations of this length alternate in a pool of {kit.n(pool)} tokens"
 
 
