@@ -74,17 +74,17 @@ KINDS: tuple[Kind, ...] = (
     ),
     Kind(
         "head differs",
-        "the prompt shares less than a quarter with its previous turn",
+        "less than a quarter of the previous turn matches the prompt",
         {"head": 6.8, "body": 1.9, "slots": 0.2, "checkpoint": 1.2, "none": 3.9},
     ),
     Kind(
         "rest differs",
-        "the prompt shares a quarter or more with its previous turn, and not each prompt is longer",
+        "a quarter or more of the previous turn matches, and not every prompt is longer",
         {"body": 3.3, "checkpoint": 0.9, "none": 18.0},
     ),
     Kind(
         "rest differs, longer",
-        "the prompt shares a quarter or more with its previous turn, though each prompt is longer",
+        "a quarter or more of the previous turn matches, and every prompt is longer",
         {"head": 3.6, "body": 9.0, "checkpoint": 1.2, "none": 1.8},
     ),
     Kind(
@@ -141,7 +141,7 @@ KINDS: tuple[Kind, ...] = (
         "the slot held the previous turn, but was not similar enough to be chosen",
         {"head": 16.3, "body": 0.1, "slots": 1.1, "nocache": 0.6, "checkpoint": 0.4, "none": 2.2},
     ),
-    Kind("empty slot", "an empty slot was taken", {"none": 17.9}),
+    Kind("empty slot", "the server chose an empty slot", {"none": 17.9}),
     Kind(
         "nothing similar",
         "no slot held a similar prompt, and the prompt lengths have no pattern",
