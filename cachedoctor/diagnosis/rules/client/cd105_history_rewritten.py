@@ -357,7 +357,7 @@ def alone(session: kit.Session) -> list[kit.SessionFinding]:
         [
             kit.RuledOut(
                 "slot-held-other-prompt",
-                "not excluded: if it is another conversation with the same beginning (system prompt and tools), nothing is wrong",
+                "not excluded: if this is another conversation with the same beginning (system prompt and tools), nothing is wrong",
             )
         ],
     )

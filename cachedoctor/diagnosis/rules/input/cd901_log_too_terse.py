@@ -167,7 +167,7 @@ def _small(g: kit.MatchGroup) -> kit.FindingText:
         else f"nothing was reused of a slot that held {kit.length(r, 'held_tokens')} tokens"
     )
     return kit.FindingText(
-        f"{size}: too small to matter ({kit.times(g.count)})",
+        f"{size}: too few tokens to matter ({kit.times(g.count)})",
         f"Requests for a title or a topic look the same. Prompts shorter than {least} tokens are not checked (min-prompt-tokens).",
         [
             kit.Remedy(

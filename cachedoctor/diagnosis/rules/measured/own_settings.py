@@ -32,7 +32,7 @@ BACK = {
         "Try a newer version of ollama, which has no setting for the distance between snapshots.",
     ),
     "koboldcpp": (
-        "The model has sliding-window layers, which keep only the end of a text. If the prompt diverges before that, the context cannot be reused.",
+        "The model has sliding-window layers, which keep only the end of a text. If the prompt diverges before that end, the context cannot be reused.",
         "Start without --useswa, which keeps the whole context but takes more memory. Or raise the SWA padding, so the context can go back further.",
     ),
     "vllm-mlx": (
