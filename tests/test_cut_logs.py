@@ -205,7 +205,7 @@ def test_a_small_request_is_said_to_be_small(held: int, said: str) -> None:
         f"pos_min = {held - 1}, n_swa = 0\n"
     )
     assert said in shown(log + FORCED)
-    assert ("too small" in shown(log + FORCED)) == (held < 1000)
+    assert ("too few" in shown(log + FORCED)) == (held < 1000)
 
 
 def test_a_first_request_is_not_a_warning() -> None:

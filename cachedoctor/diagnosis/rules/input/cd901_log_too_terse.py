@@ -164,7 +164,7 @@ def _small(g: kit.MatchGroup) -> kit.FindingText:
     size = (
         f"a prompt of {kit.n(r.prompt_tokens)} tokens was recomputed"
         if 0 < (r.prompt_tokens or 0) < g.numbers["least"]
-        else f"nothing was reused of a slot that held {kit.length(r, 'held_tokens')} tokens"
+        else f"nothing was reused from a slot that held {kit.length(r, 'held_tokens')} tokens"
     )
     return kit.FindingText(
         f"{size}: too few tokens to matter ({kit.times(g.count)})",
