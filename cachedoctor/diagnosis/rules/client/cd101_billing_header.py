@@ -100,7 +100,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
             ),
             kit.RuledOut(
                 "no-usable-checkpoint",
-                f"{at}; a checkpoint can restore only the tokens before that",
+                f"{at}; a checkpoint can restore only the tokens before that point",
             ),
         ],
         _SEE,

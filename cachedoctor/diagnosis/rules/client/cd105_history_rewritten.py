@@ -21,7 +21,7 @@ from cachedoctor.diagnosis.rules.measured import own_settings
 from cachedoctor.knowledge.decision import FRAME
 
 _APPEND = kit.Remedy(
-    "Keep the history append-only in the client: no reminders or file contents moved to the newest message, no edits of old turns."
+    "In the client: keep the history append-only. Do not move reminders or file contents to the newest message, and do not edit old turns."
 )
 _BY_HAND = kit.Remedy("A manual edit or a compaction changes the history only once, which is fine.")
 _KINDS = ("message-edited", "message-removed", "message-inserted", "message-moved", "compacted")

@@ -84,9 +84,11 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
 def _what_is_known(g: kit.MatchGroup) -> str:
     """Say what the lines of the worst request show."""
     r, known = g.worst_request, g.numbers["known"]
-    whole = f" of the {kit.n(g.numbers['whole'])} tokens that could have been reused" if g.numbers["whole"] else ""
+    whole = (
+        f" of the {kit.n(g.numbers['whole'])} tokens that could have been reused" if g.numbers["whole"] else " tokens"
+    )
     size = f"A prompt of {kit.n(r.prompt_tokens)} tokens reused {kit.n(r.cached_tokens or 0)}{whole}. "
-    place = "" if known is None else f"{kit.n(known)} tokens of the prompt are known to match. "
+    place = "" if known is None else f"Of this prompt, {kit.n(known)} tokens are known to match. "
     named = ", ".join(other.name for other in g.numbers["candidates"] if other.is_open)
     return f"{size}{place}Causes not excluded: {named}."
 

@@ -82,7 +82,9 @@ def _behind_another_beginning(session: Session, events: KvEvents) -> SessionFind
 
 def salted(session: Session, events: KvEvents, why: str, remedies: list[Remedy]) -> SessionFinding:
     """Say that the same tokens were stored under several salts, adapters or images, which the events do not distinguish."""
-    claim = f"{_part(events, events.salted)} had another salt, adapter or image (KV events)"
+    claim = (
+        f"{_part(events, events.salted)} had been computed before, but with another salt, adapter or image (KV events)"
+    )
     words = FindingText(claim, _why(events, why), remedies, _not_pushed_out(session))
     return SessionFinding(words, "salted-events", [], "note", "high")
 

@@ -47,7 +47,7 @@ def _text(why: str, what: str) -> kit.FindingText:
         f"The server switched the option off because {because}. Reuse of the common prefix continues as before.",
         [
             kit.Remedy(
-                "Remove --cache-reuse. The option needs one position per token and full attention, or --swa-full, and no --mmproj.",
+                "Remove --cache-reuse. The option needs full attention (or --swa-full), one position per token, and no --mmproj.",
                 options=kit.left_out("--cache-reuse", "LLAMA_ARG_CACHE_REUSE"),
             )
         ],

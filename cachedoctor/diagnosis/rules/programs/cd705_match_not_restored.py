@@ -20,7 +20,7 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     return [
         kit.finding(
             f"{kit.n(n['tokens'])} cached tokens recomputed in {kit.times(said.count)}: {kit.n(n['cached'])} of {kit.n(n['place'])} matching tokens reused{worst}",
-            f"{why} Its log shows: {said.field}." if said.field else why,
+            f"{why} The log shows: {said.field}." if said.field else why,
             [
                 remedy,
                 kit.Remedy(

@@ -17,7 +17,7 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     size = session.settings.get("kv_tokens")
     lines = kit.said_by(logged, "a request loses its memory; the line ends with the preemption count")
     lines += kit.said_by(size, f"the cache holds {kit.n(size.value)} tokens" if size else "")
-    where = f", as {source} counts" if source else ""
+    where = f" according to {source}" if source else ""
     return [
         kit.finding(
             f"{kit.n(count)} {'preemption' if count == 1 else 'preemptions'}{where}: running requests lost their memory, and their prompts and partial answers were recomputed",
