@@ -23,8 +23,8 @@ def experiment(first: Candidate, second: Candidate, session: Session) -> list[Re
 
 def _one_alone(_: Session) -> Remedy:
     return Remedy(
-        f"R{ALONE}. No restart is needed. If these turns are reused, the server had too little room for all "
-        "conversations; if not, the client changes its prompts or sends cache_prompt false.",
+        f"R{ALONE}. No restart is needed. If these turns are reused, the server could not keep all "
+        "conversations cached; if not, the client changes its prompts or sends cache_prompt false.",
         purpose="look",
     )
 
@@ -73,8 +73,8 @@ def _second_turn(_: Session) -> Remedy:
 
 def _cache_asked(_: Session) -> Remedy:
     return Remedy(
-        'Send one request twice with "cache_prompt": true in its body, without a restart. '
-        "If the second request reuses the first, the client sends cache_prompt false.",
+        'Send one request twice with "cache_prompt": true in its body, without a restart in between. '
+        "If the second request then reuses the prompt, the client normally sends cache_prompt false.",
         purpose="look",
     )
 
