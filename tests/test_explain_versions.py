@@ -110,7 +110,7 @@ def test_pairs_are_fields_of_their_own() -> None:
     assert usual["Prefix cache hit rate"].here == ""
     batch = {reading.name: reading for reading in one(PREFILL).fields}
     assert (batch["#cached-token"].text, batch["#cached-token"].unit) == ("9344", "tokens")
-    assert "further chunks" in batch["#cached-token"].meaning
+    assert "later chunks" in batch["#cached-token"].meaning
 
 
 def test_versions_in_words_and_levels() -> None:
