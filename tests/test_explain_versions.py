@@ -104,7 +104,7 @@ def test_pairs_are_fields_of_their_own() -> None:
     assert "more" not in fields
     assert (fields["GPU KV cache usage"].text, fields["GPU KV cache usage"].unit) == ("1.5%", "%")
     assert "nothing was found" in fields["Prefix cache hit rate"].here
-    assert "no checked version prints this line" in fields["Brand new"].meaning
+    assert "no checked version prints this field" in fields["Brand new"].meaning
     assert fields["engine"].text == "001"
     usual = {reading.name: reading for reading in one(STATS.replace("rate: 0.0%", "rate: 10.0%")).fields}
     assert usual["Prefix cache hit rate"].here == ""
