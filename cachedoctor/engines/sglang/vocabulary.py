@@ -17,11 +17,11 @@ _PARTS = late(
 _HEAD = 1 << 12
 """Bytes of a prefix that are checked; progress bars may be glued before it."""
 
-_TIME = "when it was written, in the zone of the server"
+_TIME = "when the line was written, in the time zone of the server"
 _RANKS = {
-    "DP": "data-parallel rank: each has a cache of its own",
-    "PP": "rank in the pipeline: each computes some of the layers",
-    "TP": "tensor-parallel rank: all of them compute the same batches, normally only TP0 prints",
+    "DP": "data-parallel rank: each rank has its own cache",
+    "PP": "pipeline rank: each rank computes some of the layers",
+    "TP": "tensor-parallel rank: all ranks compute the same batches, and normally only TP0 prints",
     "EP": "expert-parallel rank",
     "CP": "context-parallel rank",
 }

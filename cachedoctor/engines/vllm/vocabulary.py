@@ -31,14 +31,14 @@ _PROCESSES = {
 }
 """Meaning by the start of a name; a rank may follow it (``EngineCore_DP0``, ``Worker_TP1``)."""
 _WORDS = {
-    "rank": "rank of the process among those of the model",
+    "rank": "rank of the process within the model",
     "pid": "number of the process",
     "level": "level of the line",
     "lmlevel": "level of the line",
-    "time": "month, day and time in the zone of the server; no year is printed",
-    "dated": "date and time in the zone of the server",
+    "time": "month, day and time in the time zone of the server; no year is printed",
+    "dated": "date and time in the time zone of the server",
     "logger": "printed by LMCache inside vLLM: its version numbers are those of LMCache",
-    "source": "source file and line that print it; the number changes between versions",
+    "source": "source file and line number that print this line; the number changes between versions",
 }
 _REQUESTS = "by default up to 0.10.0, in newer versions only with --enable-log-requests"
 _ITERATION = "only with --enable-logging-iteration-details"
