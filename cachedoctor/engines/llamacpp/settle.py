@@ -478,7 +478,7 @@ def turn(
         return Turn(None, held, held.tokens, others, moved=again)
     if unseen and held.thread != thread.id and (cached or 0) < thread.prompt - KEPT:
         # RAM gave back its own copy, of which a part still matches: what it shares with the slot was less
-        numbers.derived["restored_from_ram"] = "more was reused than the slot held"
+        numbers.derived["restored_from_ram"] = "more tokens were reused than the slot contained"
         held = SlotContent(thread.total, thread.id, None, None, None)
         return Turn(thread, held, thread.total, returned=True, moved=again)
     reference: int | None = thread.total
