@@ -1,4 +1,4 @@
-"""What lines of programs that log numbers of each request mean, for ``explain --line``."""
+"""The meanings of lines of programs that log numbers of each request, for ``explain --line``."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ FIELDS = {
 
 
 def recognise(body: bytes) -> tuple[str, str, Message, Event] | None:
-    """Return the engine, the program, the row and what a line of it holds; None for a line of no such program."""
+    """Return the engine, the program, the row and the event of a line; None if no such program wrote the line."""
     known = {program.tracker.engine: program.tracker.program for program in programs()}
     for engine in engines():
         if engine.name not in known:

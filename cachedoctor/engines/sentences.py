@@ -1,8 +1,8 @@
 """Sentences with one meaning in any log: ``msg="truncating input prompt" limit=4096 prompt=22739 keep=4 new=4096``.
 
-Programs around llama.cpp, old builds of it, the kernel, systemd and docker write them; each is certain by itself, without
-the lines of a request. One table: what a line shows is the incident of its row, and nothing else is concluded from it.
-Numbers are tokens unless their name says otherwise.
+Programs around llama.cpp, old builds of it, the kernel, systemd and docker write them. Each sentence is certain by
+itself, without the lines of a request. A line shows the incident of its row in the one table, and nothing else is
+concluded from it. Numbers are tokens unless their name says otherwise.
 """
 
 from __future__ import annotations
@@ -216,7 +216,7 @@ class CertainLine(NamedTuple):
 
 
 def engine_of(process: str) -> str:
-    """Return the engine that a process, unit or container is by its name; empty for another program."""
+    """Return the engine of a process, unit or container by its name; empty for another program."""
     name = process.lower()
     return next((engine for word, engine in _SERVERS.items() if word in name), "")
 
@@ -234,9 +234,9 @@ def recognise(line: bytes) -> tuple[Sentence, re.Match[str]] | None:
 
 
 def harmless(line: bytes) -> bytes | None:
-    """Return the sample of a line's sentence with the line's numbers, which says the same; None for any other line.
+    """Return the sample of a line's sentence with the numbers of this line; None for any other line.
 
-    A process keeps the part of its name that tells which server it is.
+    The name of a process is reduced to the part that shows which server it is.
     """
     found = recognise(line)
     if found is None:
@@ -259,7 +259,7 @@ def harmless(line: bytes) -> bytes | None:
 
 
 def read(data: bytes, literals: list[bytes]) -> Iterator[tuple[int, Sentence, re.Match[str], bytes]]:
-    """Yield the index of each line with a sentence, with what was found; ``literals``: those that are in the lines."""
+    """Yield each line with a sentence: its index, row, match and text. ``literals``: those that the lines contain."""
     places = sorted({data.rfind(b"\n", 0, at) + 1 for literal in literals for at in _places(data, literal)})
     number = 0
     counted = 0
@@ -283,10 +283,10 @@ def _behind(row: Sentence, data: bytes, start: int) -> re.Match[str] | None:
 
 
 def unknown_errors(data: bytes) -> Iterator[tuple[int, str, bytes]]:
-    """Yield the index of each error line of an excerpt that no reader knows, the engine that it is about, and the line.
+    """Yield each error line of an excerpt that no reader knows: its index, the engine that it is about, and the line.
 
-    ``E srv  update_slots: ...`` in the words of a fork, ``LMCache ERROR: Num retrieved tokens: 0, ...``: they are quoted,
-    so that no fault is passed over in silence.
+    ``E srv  update_slots: ...`` in the words of a fork, ``LMCache ERROR: Num retrieved tokens: 0, ...``: these lines are
+    quoted, so that no error is left out silently.
     """
     for count, found in enumerate(ERROR_LINE.finditer(data)):
         if count >= _MOST_ERRORS:
@@ -317,7 +317,7 @@ def _places(data: bytes, literal: bytes) -> Iterator[int]:
 
 
 def certain_line(row: Sentence, found: re.Match[str], line: int, text: bytes) -> CertainLine | None:
-    """Return what a line shows; None for the end of a process that is not a server that cachedoctor knows."""
+    """Return what a line shows; None for the end of a process that is not a known server."""
     groups = found.groupdict()
     process = groups.pop("process", None)
     engine = row.engine if process is None else engine_of(process)
