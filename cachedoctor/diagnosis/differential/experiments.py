@@ -1,4 +1,4 @@
-"""The one experiment that separates two candidates most cheaply: best one that is the fix, or needs no restart."""
+"""The one experiment that separates two candidates most cheaply, at best the fix itself or one without a restart."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _Experiment = Callable[[Session], Remedy]
 
 
 def experiment(first: Candidate, second: Candidate, session: Session) -> list[Remedy]:
-    """Give what separates the two causes that are most likely on this server, and what to do then if that is known."""
+    """Return the experiment that separates the two most likely causes on this server, and the next step if known."""
     test = _BY_PAIR.get(frozenset({first, second}), _one_alone)(session)
     return [test, *_after_one_alone(session)] if test == _one_alone(session) else [test]
 

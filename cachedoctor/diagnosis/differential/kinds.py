@@ -1,6 +1,6 @@
-"""The kinds of evidence, and what each was worth on days of real servers.
+"""The kinds of evidence, and the weight of each kind, measured on days of real servers.
 
-``benchmarks/differential.py`` counts the days, benchmarks/accuracy.md says how well that works.
+``benchmarks/differential.py`` counts the days; benchmarks/accuracy.md shows the accuracy.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Kind(msgspec.Struct, frozen=True):
     whose cause rules always name counts a tenth for each day, since causes are ranked where none does."""
 
     def share(self, candidate: Candidate) -> float:
-        """How likely the cause is by this evidence alone: the share of its situations, smoothed."""
+        """Likelihood of the cause by this evidence alone: the share of its situations, smoothed."""
         seen = self.counts.get(candidate, 0.0) + STRENGTH * PRIOR[candidate]
         return seen / (sum(self.counts.values()) + STRENGTH * sum(PRIOR.values()))
 

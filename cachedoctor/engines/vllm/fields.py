@@ -1,4 +1,4 @@
-"""What every message and field of vLLM means, and its unit: data for people who read a log."""
+"""The meaning and unit of every message and field of vLLM: data for people who read a log."""
 
 from __future__ import annotations
 
