@@ -50,7 +50,7 @@ TABLE: tuple[Sentence, ...] = (
     # ---- prompts that do not fit
     Sentence("prompt_cut", "ollama", "cut", b'msg="truncating input prompt"',
         _MSG + r'"truncating input prompt" limit=(?P<limit>\d{1,10}) prompt=(?P<tokens>\d{1,10}) keep=(?P<keep>\d{1,10}) new=\d{1,10}',
-        "The prompt is longer than num_ctx. ollama removes its middle: the model never sees that text, and nothing after the first `keep` tokens matches the cache.",
+        "The prompt is longer than num_ctx. ollama removes its middle, so the model never sees that text. Nothing after the first `keep` tokens matches the cache.",
         _SLOG + 'msg="truncating input prompt" limit=4096 prompt=22739 keep=4 new=4096'),
     Sentence("input_too_long", "ollama", "overflow", b'msg="input exceeds context length"',
         _MSG + r'"input exceeds context length" prompt=(?P<tokens>\d{1,10}) limit=(?P<limit>\d{1,10})',

@@ -9,11 +9,11 @@ F = Field
 
 _ON = {0.0: "no", 1.0: "yes"}
 _SIM = (
-    "common prefix / length of the new prompt, rounded to 3 decimals: how much of the new prompt could be"
+    "common prefix / length of the new prompt, rounded to 3 decimals. This share of the new prompt could be"
     " reused from the slot's old content. f_keep divides by the length of the old content instead"
 )
 _KEEP = (
-    "common prefix / length of the slot's old content, rounded to 3 decimals: the share of the old content that can be"
+    "common prefix / length of the slot's old content, rounded to 3 decimals. This share of the old content can be"
     " reused. 1.000: the new prompt only adds to the old content; low: most of the old content would be overwritten. The"
     " similarity divides by the length of the new prompt instead"
 )
@@ -21,13 +21,13 @@ _RAM_KEEP = {
     -1.0: "the slot is empty (b8672 and newer; older builds print nan)",
 }
 _CKPT_MIN = (
-    "lowest KV position that the checkpoint holds; equal to pos_max on recurrent and hybrid models, which have a single"
-    " state; on SWA models about one window below pos_max"
+    "lowest KV position that the checkpoint holds. It equals pos_max on recurrent and hybrid models, which have a single"
+    " state; on SWA models it is about one window below pos_max"
 )
-_CKPT_MAX = "highest KV position that the checkpoint holds; the checkpoint is usable only if this position is within the common prefix"
+_CKPT_MAX = "highest KV position that the checkpoint holds. The checkpoint is usable only if this position is within the common prefix"
 _CKPT_TOKENS = "tokens at the start of the prompt that the checkpoint covers: a restore reuses at most these tokens"
 _CKPT_SIZE = "memory of this checkpoint"
-_SWA_NUMBER = "; this line may have the numbers of a neighbouring checkpoint: do not rely on them"
+_SWA_NUMBER = ". This line may have the numbers of a neighbouring checkpoint: do not rely on them"
 _BATCH = "tokens of the current batch, of all slots together; not a share of the prompt"
 _LENGTH = "tokens in the slot so far, including reused ones"
 _GEN = "generated tokens, including the first one"
@@ -41,7 +41,7 @@ FIELDS: dict[str, Field] = {
     "id_task": F("task", "number of the request; internal tasks are counted as well, so numbers are skipped"),
     "thold": F("share", "a slot is chosen for its common prefix only if its similarity is above this value (--slot-prompt-similarity; default 0.1 from b6628 on, 0.5 before)"),
     "f_sim": F("share", _SIM),
-    "f_sim_best": F("share", _SIM + ". It describes the slot's content before a prompt is loaded from the RAM prompt cache"),
+    "f_sim_best": F("share", _SIM + ". The value describes the slot's content before a prompt is loaded from the RAM prompt cache"),
     "slot_select_lcp.f_keep": F("share", _KEEP + ". Below 0.5 the RAM prompt cache is searched"),
     "pc_looking.f_keep": F("share", _KEEP + ". An entry of the cache must have a higher value", _RAM_KEEP),
     "pc_looking.sim": F("share", _SIM + ". An entry of the cache must have a higher value"),

@@ -6,7 +6,7 @@ from cachedoctor.engines.catalogue.logger import Field
 
 F = Field
 
-_HELD = "share of the pool held by running requests; tokens that only the cache holds count as free, because they can be evicted at once"
+_HELD = "share of the pool held by running requests. Tokens that only the cache holds count as free, because they can be evicted at once"
 _FLAG = "True or False"
 
 FIELDS: dict[str, Field] = {
@@ -151,7 +151,7 @@ _OFF = " Nothing is reused: every prompt is computed from its first token."
 
 MEANINGS: dict[str, str] = {
     # batches
-    "prefill": "A batch of prompt tokens that are computed together, from one request or several. A batch is neither a request nor a prompt. #cached-token counts the tokens reused by the requests admitted in this batch; later chunks of a long prompt print 0. Sums of #new-token and #cached-token over a period are correct; a single line is about one request only if #new-seq is 1 and the prompt is not split into chunks.",
+    "prefill": "A batch of prompt tokens that are computed together, from one request or several. A batch is neither a request nor a prompt. #cached-token counts the tokens reused by the requests admitted in this batch; later chunks of a long prompt print 0. Sums of #new-token and #cached-token over a period are correct. A single line is about one request only if #new-seq is 1 and the prompt is not split into chunks.",
     "fill": "A batch of prompts (versions of early 2024): the reused and the computed tokens of all its prompts, and the reused share of all prompt tokens since the start.",
     "decode": "Statistics of the requests that generate answers, printed every 40 steps (--decode-log-interval). The usage is the memory held by running requests, without tokens that only the cache holds.",
     # start
@@ -165,12 +165,12 @@ MEANINGS: dict[str, str] = {
     # hybrid and sliding-window models
     "mamba_pool": "The model is a hybrid: besides the KV pool it has a pool of states. A prefix is only reused up to a position whose state is kept, so this pool limits reuse as well.",
     "swa_pool": "Layers with a sliding window have their own pool. A prefix is only reused if this pool still holds the window before the prefix's end.",
-    "extra_buffer": "States of a hybrid model are also kept inside a prompt, at multiples of a chunk, so that prompts that share a beginning can reuse it.",
+    "extra_buffer": "States of a hybrid model are also kept inside a prompt, at multiples of a chunk. Prompts that share a beginning can then reuse it.",
     "extra_buffer_off_decode": "A decode server keeps no cache, so states are not kept inside prompts either.",
     "extra_buffer_small_chunk": "Chunks of prefill are shorter than the distance between kept states, so some states are never kept, and a prefix that ends there cannot be reused.",
     "no_buffer_page_one": "The strategy no_buffer needs pages of one token. This strategy keeps states only where a chunk, a prompt or an answer ended.",
     "overlap_off_mamba": "The cache of this hybrid model works, at the cost of a slower scheduler. States are kept only where a chunk, a prompt or an answer ended.",
-    "overlap_off_no_buffer": "The strategy no_buffer is in use: the cache works, at the cost of a slower scheduler, and states are kept only where a chunk, a prompt or an answer ended.",
+    "overlap_off_no_buffer": "The strategy no_buffer is in use. The cache works, at the cost of a slower scheduler. States are kept only where a chunk, a prompt or an answer ended.",
     "no_buffer_speculative_refused": "The server does not start: speculative decoding and the cache work together only with the strategy extra_buffer.",
     # the cache is switched off
     "off_qwen_vl": "The cache is off for this model with images." + _OFF,
@@ -203,7 +203,7 @@ MEANINGS: dict[str, str] = {
     "hicache_host": "HiCache allocates main memory for prefixes that leave the GPU. These prefixes are loaded back instead of being recomputed.",
     "hicache_host_small": "The pool in main memory is smaller than the pool of the GPU: most of its prefixes are also on the GPU.",
     "hicache_prefetch": "A prefix was fetched from storage to main memory before its request began.",
-    "hicache_discarded": "A prefix that was fetched from storage is discarded, because the states or the window that the model needs with it are missing: the prefix is computed.",
+    "hicache_discarded": "A prefix that was fetched from storage is discarded and computed, because the states or the window that the model needs with it are missing.",
     "hicache_declined": "Storage holds a prefix in a form that cannot be used: the prefix is computed.",
     "hicache_fetch_failed": "A page could not be read from storage: the prompt is computed from that page on.",
     "hicache_shrank": "A part of the prefix left the cache between the lookup and the start of the request; storage is searched again.",

@@ -190,14 +190,14 @@ MEANINGS: dict[str, str] = {
     "mamba_padding": "The recurrent state is padded to the size of an attention block. The padding costs memory and does not affect reuse.",
     "block_size": "The attention backend decides the block size. Only whole blocks are reused: a common prefix that is shorter than one block is recomputed.",
     "group_sizes": "Block sizes of the groups of layers that share a kind of cache, on models with more than one kind of cache.",
-    "lcm_block": "Least common multiple of the block sizes of all groups: a prefix can be reused up to a multiple of it, unless finer hits are possible.",
+    "lcm_block": "Least common multiple of the block sizes of all groups. A prefix can be reused up to a multiple of this number, unless finer hits are possible.",
     # models with a recurrent state
     "mamba_mode": "Prefix caching is on; the mode shows where states of recurrent layers are kept. align: where a chunk or a prompt ends; all: at every block. A shared prefix is reused only up to a kept state.",
     "mamba_mode_none": "Prefix caching is off, so no state of recurrent layers is kept.",
     "mamba_mode_ignored": "The option for the mode of the recurrent layers' cache will be removed; newer versions always keep states as in mode align.",
     "mamba_experimental": "Prefix caching is on for a model with recurrent layers, which is experimental in this version.",
     "mamba_align": "The model cannot keep a state at every block, so states are kept where a chunk or a prompt ends. Prefix caching stays on.",
-    "off_hybrid": "Prefix caching is off although it was requested: this version does not support it for this kind of model (0.10.2 to 0.14; 0.16 and newer do).",
+    "off_hybrid": "Prefix caching is off although it was requested. This version does not support it for this kind of model (0.10.2 to 0.14; 0.16 and newer do).",
     # why prefix caching is off
     "off_attention": "Prefix caching is off: the model has non-causal attention, so the cache of a token depends on later tokens.",
     "off_encoder_only": "Prefix caching is off: this instance only encodes images or sound and computes no prompts.",
