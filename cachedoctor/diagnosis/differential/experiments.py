@@ -24,7 +24,7 @@ def experiment(first: Candidate, second: Candidate, session: Session) -> list[Re
 def _one_alone(_: Session) -> Remedy:
     return Remedy(
         f"R{ALONE}. No restart is needed. If these turns are reused, the server could not keep all "
-        "conversations cached; if not, the client changes its prompts or sends cache_prompt false.",
+        "conversations at once; if not, the client changes its prompts or sends cache_prompt false.",
         purpose="look",
     )
 

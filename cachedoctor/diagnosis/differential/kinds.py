@@ -74,17 +74,17 @@ KINDS: tuple[Kind, ...] = (
     ),
     Kind(
         "head differs",
-        "the common prefix covers less than a quarter of the previous turn",
+        "less than a quarter of the previous turn matches the prompt",
         {"head": 6.8, "body": 1.9, "slots": 0.2, "checkpoint": 1.2, "none": 3.9},
     ),
     Kind(
         "rest differs",
-        "the common prefix covers a quarter or more of the previous turn, but prompts do not always grow",
+        "a quarter or more of the previous turn matches, and not every prompt is longer",
         {"body": 3.3, "checkpoint": 0.9, "none": 18.0},
     ),
     Kind(
         "rest differs, longer",
-        "the common prefix covers a quarter or more of the previous turn, and each prompt is longer",
+        "a quarter or more of the previous turn matches, and every prompt is longer",
         {"head": 3.6, "body": 9.0, "checkpoint": 1.2, "none": 1.8},
     ),
     Kind(

@@ -62,7 +62,7 @@ def votes(requests: Sequence[Request], rotating: frozenset[int] = frozenset()) -
 
 
 def excluded(requests: Sequence[Request], rotating: frozenset[int] = frozenset()) -> frozenset[Candidate]:
-    """Candidates that the run excludes: if one chat runs alone, no other chat took its slot or shares its head."""
+    """Candidates that the run excludes: where one chat runs alone, no other one took its slot or shares its head."""
     return frozenset({"slots", "steal"}) if _is_alone(requests, rotating) else frozenset()
 
 
