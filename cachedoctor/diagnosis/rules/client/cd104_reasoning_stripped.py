@@ -132,7 +132,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
 
 
 def of_bodies(_: kit.Session, difference: kit.PromptDiff) -> kit.ChangeText | None:
-    """Say it of two given bodies: they show which way it went."""
+    """Report it from two given bodies, which show the direction of the change."""
     first = difference.first
     if first is None or first.kind not in _KINDS:
         return None

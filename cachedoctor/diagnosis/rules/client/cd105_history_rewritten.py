@@ -270,7 +270,7 @@ def _of_request(g: kit.MatchGroup) -> kit.FindingText:
 
 
 def say(g: kit.MatchGroup) -> kit.FindingText:
-    """Say where the history parts and what in a client does that."""
+    """Describe where the history diverges, and what in a client changes it."""
     f, r = g.numbers, g.worst_request
     if f.get("span") is not None:
         return _between(g)
@@ -307,7 +307,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
 
 
 def of_bodies(_: kit.Session, difference: kit.PromptDiff) -> kit.ChangeText | None:
-    """Say it of two given bodies that part in a message, or anywhere behind their head."""
+    """Report it from two given bodies that diverge in a message, or anywhere after their head."""
     first = difference.first
     if first is None or not (first.kind in _KINDS or (first.kind in _UNNAMED and not is_early(difference))):
         return None
@@ -343,7 +343,7 @@ def _not_the_head(g: kit.MatchGroup) -> str:
 
 
 def alone(session: kit.Session) -> list[kit.SessionFinding]:
-    """Say it of a program that prints where prompts diverge from what it held, after a common beginning."""
+    """Report it for a program that prints where prompts diverge from its cache, after a common prefix."""
     said = kit.stated(session, "parted")
     if said is None:
         return []

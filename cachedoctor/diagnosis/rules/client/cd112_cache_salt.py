@@ -1,4 +1,4 @@
-"""CD112: requests carry different salts, which keep apart what would be the same in the cache."""
+"""CD112: requests have different salts, which separate equal prompts in the cache."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ONE = kit.Remedy(
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:
-    """Say it of given bodies, or of what recorded KV events prove."""
+    """Report it from given bodies, or from recorded KV events."""
     return _of_bodies(session) or _of_events(session)
 
 

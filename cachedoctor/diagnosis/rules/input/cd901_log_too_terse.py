@@ -11,7 +11,7 @@ BUNCH = 2048
 
 
 def decide(s: kit.RuleContext) -> kit.Match | None:
-    """Fire when a loss is left that no rule could explain, or where only the symptom is in the log."""
+    """Fire when a loss remains that no rule could explain, or when the log contains only the symptom."""
     r = s.request
     if not s.lost:
         if s.too_small:
@@ -64,7 +64,7 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
 
 
 def say(g: kit.MatchGroup) -> kit.FindingText:
-    """Say which causes are left and what would tell."""
+    """Name the causes that remain, and what would decide between them."""
     session = g.session
     if g.numbers["small"]:
         return _small(g)

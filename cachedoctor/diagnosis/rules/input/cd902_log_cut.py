@@ -24,7 +24,7 @@ def _left_of_it(r: kit.Request) -> str:
 
 
 def say(g: kit.MatchGroup) -> kit.FindingText:
-    """Say what follows from the cut."""
+    """Describe the consequences of the cut."""
     return kit.FindingText(
         f"lines of several servers are mixed: {kit.times(g.count)} incomplete"
         if g.session.mixed

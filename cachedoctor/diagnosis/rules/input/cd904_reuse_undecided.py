@@ -1,4 +1,4 @@
-"""CD904: much was recomputed, and the log does not show who caused it, or what the server lost it by."""
+"""CD904: much was recomputed, and the log does not show who caused it or how the server lost it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NAMED = tuple(f"CD{number}" for number in range(101, 500))
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:
-    """Fire where many tokens were computed and may have been computed before, or were lost without a known cause."""
+    """Fire if many computed tokens may have been computed before, or were lost without a known cause."""
     found = session.undecided
     if found is None:
         return []

@@ -6,7 +6,7 @@ from cachedoctor.diagnosis.rules import advice, kit
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:
-    """Say it by the line of the kernel, systemd or docker."""
+    """Report it from the line of the kernel, systemd or docker."""
     said = kit.stated(session, "killed")
     if said is None:
         return []

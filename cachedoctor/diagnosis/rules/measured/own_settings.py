@@ -1,4 +1,4 @@
-"""What can be set in a program whose log has numbers of each request, for its rules: in its own words."""
+"""Settings of programs whose logs have numbers of each request, in the words of each program."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ BACK = {
 
 
 def reason(said: kit.Incident) -> str:
-    """The reason that the program prints for a difference, if it is one word of its own: `` (token-mismatch)``."""
+    """The reason that the program prints for a difference, if it is one word: `` (token-mismatch)``."""
     return f" ({said.field})" if said.field and " " not in said.field else ""
 
 
 def compare() -> kit.Remedy:
-    """Say that the bodies of two requests show what changed."""
+    """Advise to compare the bodies of two requests, which show the change."""
     return kit.Remedy(
         "Compare the bodies of two requests of one conversation: the bodies show what the client changed.",
         ["cachedoctor diff first.json second.json"],
@@ -57,12 +57,12 @@ def compare() -> kit.Remedy:
 
 
 def room(session: kit.Session) -> list[kit.Remedy]:
-    """Say how the program keeps more conversations."""
+    """Describe how the program keeps more conversations."""
     words = _ROOM.get(session.engine)
     return [] if words is None else [kit.Remedy(words)]
 
 
 def back(session: kit.Session) -> tuple[str, kit.Remedy]:
-    """Say why the program could not resume where a prompt diverges from what it held, and what can be set."""
+    """Explain why the program could not resume where a prompt diverges from its cache, and name the setting."""
     why, remedy = BACK[session.engine]
     return why, kit.Remedy(remedy)

@@ -43,12 +43,12 @@ class SharedVerdict(msgspec.Struct, frozen=True):
 
 
 def judged(session: Session) -> SharedVerdict | None:
-    """Return the verdict; None where nothing was given or logged, or where it is neither early nor late."""
+    """Return the verdict; None without bodies or logged prompts, or if they diverge neither early nor late."""
     return given(session) or _logged(session)
 
 
 def given(session: Session) -> SharedVerdict | None:
-    """Return the verdict of the bodies that were given."""
+    """Return the verdict of the given bodies."""
     sent = session.sent
     if sent is None or not sent.size:
         return None
@@ -109,7 +109,7 @@ _DIFF = "cachedoctor diff first.json second.json"
 
 
 def unseen(sessions: Sequence[Session]) -> tuple[str, str]:
-    """Say why the causes of clients cannot be seen in logs of these servers, and what would show them.
+    """Explain why logs of these servers cannot show causes of clients, and what would show them.
 
     The first row of what would show them is a sentence, the others are commands.
     """

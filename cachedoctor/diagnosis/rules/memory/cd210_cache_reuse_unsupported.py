@@ -25,7 +25,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
 
 
 def alone(session: kit.Session) -> list[kit.SessionFinding]:
-    """Say it of the start-up line alone."""
+    """Report it from the start-up line alone."""
     off = session.said("cache_reuse_supported")
     if off is None or off.value is not False or off.line is None or not kit.unfinished(session):
         return []

@@ -17,7 +17,7 @@ _WORTH = 8192
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:
-    """Say it where what was restored ends one token below a multiple of the stride, and far below the match."""
+    """Report it if the restored part ends one token below a multiple of the stride, and far below the match."""
     logged = [a for answers in session.answers for a in answers.each if answers.source == "log"]
     cut = [a for a in logged if _is_cut(a)] or _to_one_place(logged)
     line = session.settings.get("restore_cut")

@@ -6,7 +6,7 @@ from cachedoctor.diagnosis.rules import advice, kit
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:
-    """Say it by the line of the scheduler."""
+    """Report it from the line of the scheduler."""
     said = kit.stated(session, "unloaded")
     if said is None:
         return []

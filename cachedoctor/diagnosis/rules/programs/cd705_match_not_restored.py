@@ -10,7 +10,7 @@ _WORTH = 8192
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:
-    """Say it by the numbers of the line, the common beginning and what was reused."""
+    """Report it from the numbers in the line: the common prefix and the reused tokens."""
     said = kit.stated(session, "not_restored")
     if said is None:
         alone = kit.stated(session, "match_alone")

@@ -6,7 +6,7 @@ from cachedoctor.diagnosis.rules import kit
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:
-    """Say it of the longest such prompt, against one that was computed."""
+    """Report it from the longest such prompt, against one that was computed."""
     said = kit.stated(session, "counter_wrong")
     if said is None:
         return []

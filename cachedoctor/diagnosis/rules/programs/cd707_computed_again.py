@@ -10,7 +10,7 @@ _WORTH = 1000
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:
-    """Say it where half of the prompts after the first, or more, was computed."""
+    """Report it if half or more of the tokens of later prompts were computed."""
     said = kit.stated(session, "computed")
     told = [a for answers in session.answers if answers.source == "log" for a in answers.each][1:]
     known = [

@@ -1,4 +1,4 @@
-"""CD601: SGLang's radix cache is off, so that nothing is ever reused."""
+"""CD601: SGLang's radix cache is off, so nothing is ever reused."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ _ASKED = late(rb"disable_radix_cache(?:=|': )True")
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:
-    """Say that it is off and which line proves it; silent where something was reused all the same."""
+    """Report that the cache is off, with the line that proves it; not if something was reused anyway."""
     if caching(session) is not False:
         return []
     off, because = session.settings["radix_cache"], session.settings.get("radix_off_because")

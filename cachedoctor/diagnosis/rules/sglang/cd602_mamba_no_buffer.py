@@ -25,7 +25,7 @@ _WHY = "A state cannot be truncated like a KV cache, so a prompt is only reused 
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:
-    """Fire where the strategy is known, and the requests that are known one by one reused little."""
+    """Fire if the strategy is known, and the requests that are known one by one reused little."""
     if strategy(session) != "no_buffer" or caching(session) is not True:
         return []
     for period in periods(session):

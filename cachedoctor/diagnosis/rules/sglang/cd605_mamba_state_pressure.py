@@ -1,4 +1,4 @@
-"""CD605: the memory for the states of a hybrid model is full while its KV cache has room."""
+"""CD605: the memory for the states of a hybrid model is full while its KV cache has free space."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _WHY = "A hybrid model can only continue from a position whose state was kept, a
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:
-    """Fire where states ran short before tokens did, and reuse was lost."""
+    """Fire if states ran short before tokens did, and reuse was lost."""
     if caching(session) is False:
         return []
     for period in periods(session):

@@ -1,4 +1,4 @@
-"""CD606: with SGLang's strategy extra_buffer a prompt keeps one state, which lies after what it shares with others."""
+"""CD606: with SGLang's strategy extra_buffer a prompt keeps one state, which is after its common prefix with others."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _WHY_HICACHE = "A prefill keeps one state, at its last multiple of 64 tokens. Up
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:
-    """Fire where some requests reused and several did not, or where the version keeps no state at a fork."""
+    """Fire if some requests reused and several did not, or if the version keeps no state at a fork."""
     if strategy(session) not in ("extra_buffer", "extra_buffer_lazy") or caching(session) is not True:
         return []
     forkless = (

@@ -1,4 +1,4 @@
-"""CD607: SGLang's data-parallel ranks have a cache each, and a conversation comes to several of them."""
+"""CD607: SGLang's data-parallel ranks have separate caches, and a conversation is sent to several ranks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CD610: with the cache on and room in it, requests that are known one by one reuse almost nothing."""
+"""CD610: the cache is on and has free space, but requests that are known one by one reuse almost nothing."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ CAUSES = ("CD601", "CD602", "CD603", "CD605", "CD606", "CD607")
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:
-    """Fire where enough requests reused almost nothing, and nothing that the log shows explains it."""
+    """Fire if enough requests reused almost nothing, and the log does not explain it."""
     if caching(session) is not True:
         return []
     given = shared_beginnings.given(session)

@@ -12,7 +12,7 @@ _WHY = (
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:
-    """Count the flushes that requests came after."""
+    """Count the flushes after which requests came."""
     found = sorted((p for p in every(session) if p.since == "reset"), key=lambda p: p.first_line)
     if not found:
         return []

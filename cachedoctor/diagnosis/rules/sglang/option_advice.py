@@ -45,7 +45,7 @@ def extra_buffer(session: Session) -> Remedy:
 
 
 def experiment(session: Session, *, shared: bool = False) -> Remedy:
-    """Advise the two requests that tell whether the server or the prompts are the cause.
+    """Advise the two requests that show whether the server or the prompts are the cause.
 
     Args:
         session: the server.
@@ -91,7 +91,7 @@ def log_requests() -> Remedy:
 
 
 def needs_requests() -> tuple[str, str]:
-    """Why nothing is known of single requests, and what would show them."""
+    """Why no single requests are known, and what would show them."""
     return (
         "too few requests ran alone; the log line of a batch has no counts per request",
         f"make the server log every request (this writes prompt text to the log)\n{LOG_REQUESTS}",

@@ -8,7 +8,7 @@ from cachedoctor.knowledge.builds import RECURRENT
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:
-    """Say it where a line shows so, or where a hybrid model has it off and nobody asked for that."""
+    """Report it if a line shows it, or if the cache of a hybrid model is off without a request for that."""
     unsupported = session.settings.get("caching_unsupported")
     if unsupported is not None:
         return [_unsupported(kit.said_by(unsupported, "vLLM switches prefix caching off"))]

@@ -1,4 +1,4 @@
-"""CD504: more was computed than the KV cache holds, and little of it was reused: evicted, or nothing to share."""
+"""CD504: more tokens were computed than the KV cache can contain, and little was reused: evicted, or not shared."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PARTIAL = 1
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:
-    """Say it where bodies prove it, or where the tokens exceed the capacity and reuse stayed low."""
+    """Report it if bodies prove it, or if the tokens exceed the capacity and reuse stayed low."""
     proof = kv_proof.pushed_out(session, lambda: _remedies(session))
     if proof is not None or kv_proof.kept(session):
         return [] if proof is None else [proof]

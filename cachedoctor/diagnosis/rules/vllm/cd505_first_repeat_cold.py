@@ -1,4 +1,4 @@
-"""CD505: on a hybrid model in align mode a beginning that prompts share is reused from its third use on."""
+"""CD505: on a hybrid model in align mode a common prefix is reused only from its third use on."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from cachedoctor.diagnosis.rules.measured import rolling
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:
-    """Say it where such a model had traffic, with what responses show of it."""
+    """Report it if such a model had traffic, with the evidence of responses."""
     mode = session.settings.get("mamba_mode")
     if session.memory != "hybrid" or mode is None or mode.value != "align" or rolling.caching(session) is False:
         return []

@@ -1,4 +1,4 @@
-"""CD506: the hit rate that this version prints does not mean what it seems to."""
+"""CD506: the hit rate of this version does not mean what it seems to mean."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TRUTH = kit.Remedy(
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:
-    """Say it where the version is known and the fault can have shown in this log."""
+    """Report it if the version is known and the fault can have affected this log."""
     retried = _retried(session)
     if retried:
         return retried
@@ -29,7 +29,7 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
 
 
 def _retried(session: kit.Session) -> list[kit.SessionFinding]:
-    """Say it where /metrics counts far more look-ups than there were prompt tokens."""
+    """Report it if /metrics counts far more look-ups than there were prompt tokens."""
     for counted in session.counters:
         asked, prompts = counted.looked_up, counted.prompt_tokens
         if not asked or not prompts or asked < _RETRIED * prompts or (counted.requests or 0) < rolling.MIN_REQUESTS:

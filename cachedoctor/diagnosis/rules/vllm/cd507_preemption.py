@@ -1,4 +1,4 @@
-"""CD507: running requests had to give up their memory and were recomputed."""
+"""CD507: running requests lost their memory and were recomputed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from cachedoctor.diagnosis.rules.measured import rolling
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:
-    """Say it where counters or lines show of preemptions; the statistics line never does."""
+    """Report it if counters or lines show preemptions; the statistics line never does."""
     counted = sum(c.preemptions or 0 for c in session.counters)
     logged = session.settings.get("preemptions")
     count = max(counted, logged.value if logged is not None else 0)

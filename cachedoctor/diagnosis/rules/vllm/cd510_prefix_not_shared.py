@@ -1,4 +1,4 @@
-"""CD510: caching works, and almost nothing is reused: the prompts do not share their beginning, or seem not to."""
+"""CD510: caching works, but almost nothing is reused: the prompts do not share their beginning, or seem not to."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MANY = 20
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:
-    """Say it where given bodies prove it, or where prompts are long, room is ample, and nothing else explains it."""
+    """Report it if given bodies prove it, or where prompts are long, room is ample, and nothing else explains it."""
     if rolling.caching(session) is False:
         return []
     found, shared = rolling.stretches(session), shared_beginnings.judged(session)

@@ -1,4 +1,4 @@
-"""CD515: blocks of a sliding window that nobody needs any more evict prompts that there is room for."""
+"""CD515: unused blocks of a sliding window evict prompts although the cache has space for them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LOST = 0.5
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:
-    """Say it where prompts that are known to share most were not found though the cache has room for them."""
+    """Report it if prompts that share most of their text were not found, though the cache has space for them."""
     arch, size = session.settings.get("architecture"), session.setting("kv_tokens")
     if arch is None or not is_sliding(str(arch.value)) or session.since("0.29") is not False:
         return []
