@@ -646,7 +646,10 @@ def test_what_somebody_else_evicted_is_not_a_fault(engine: str, after: int) -> N
     with served(engine=engine, others_after=after) as (url, _):
         found = probed(url)
     assert (found["causes"], [q for q in found["questions"] if q["state"] == "less"]) == ([], [])
-    assert "another client used the server during the probe: possible evictions are not judged" in found["notes"]
+    assert (
+        "another client used the server during the probe: losses that may be evictions do not count as deviations"
+        in found["notes"]
+    )
     told = [q["name"] for q in found["questions"] if q["note"].startswith("unknown: another client")]
     assert told
     assert all(states(found)[name] == "unknown" for name in told)

@@ -91,7 +91,7 @@ def test_stops_read_as_sentences() -> None:
         "line 500: the system killed the server because memory ran out: 2,000 tokens recomputed in 1 request"
     )
     assert third.startswith(
-        "to keep slots across a restart, save them to files: start with --slot-save-path slots (a folder)"
+        "to keep slots across a restart, save them to files: start the server with --slot-save-path slots (a folder)"
     )
     assert "can keep the RAM cache on disk" in third
     assert stop_forms.stops(found[1:2], replay) == []

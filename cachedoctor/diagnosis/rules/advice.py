@@ -375,8 +375,9 @@ def see_more(session: Session) -> Remedy:
         return Remedy(f"To see what changed: {_PROMPTS_SHOWN}", cmdline.LM_STUDIO_PROMPTS, purpose="look")
     found = restart(session, {"accounting", "text", "prompts"})
     if found.options:
+        these = "this option" if len(found.options) == 1 else "these options"
         return Remedy(
-            f"Restart with this option to see more in the next log. {found.text}", options=found.options, purpose="look"
+            f"Restart with {these} to see more in the next log. {found.text}", options=found.options, purpose="look"
         )
     if _writes_prompts(session):
         return Remedy(

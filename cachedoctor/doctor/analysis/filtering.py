@@ -135,7 +135,7 @@ class _Found:
     def hint(self) -> str:
         """Say which tasks and slots there are."""
         slots = ", ".join(map(str, sorted(self._slots)[:_NAMED])) + (" ..." if len(self._slots) > _NAMED else "")
-        where = f"the log's tasks are {self._tasks[0]} to {self._tasks[-1]}, its slots {slots}"
+        where = f"the log has tasks {self._tasks[0]} to {self._tasks[-1]}, and slots {slots}"
         return f"{where}; cachedoctor analyze LOG -o requests.csv lists all requests with their times"
 
 

@@ -395,7 +395,10 @@ class _ProbeRun:
         for name, found in self.asked.items():
             self._doubt(self.table[name], found)
         if self.others:
-            self.notes.append("another client used the server during the probe: possible evictions are not judged")
+            self.notes.append(
+                "another client used the server during the probe: losses that may be evictions do not count as "
+                "deviations"
+            )
         return self.slots is not None or after is not None
 
     def _leave_stored(self) -> None:

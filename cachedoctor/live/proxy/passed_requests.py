@@ -80,8 +80,8 @@ def _cost(seen: PassedRequest) -> str:
 
 def _promise(seen: PassedRequest) -> str:
     if seen.would_save is None:
-        return f"would reuse {seen.would_reuse:,}"
-    return f"would reuse {seen.would_reuse:,}, which saves {seen.would_save:,}"
+        return f"would reuse {seen.would_reuse:,} tokens"
+    return f"would reuse {seen.would_reuse:,} tokens, which saves {seen.would_save:,}"
 
 
 _LONGEST = 64 << 20

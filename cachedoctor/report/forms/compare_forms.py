@@ -83,7 +83,7 @@ def side_rows(shown: ComparedSide) -> list[str]:
         reused = percent(shown.cached_tokens, shown.prompt_tokens)
         traffic += f", {count(shown.prompt_tokens, 'prompt token')}, {reused} reused"
     if shown.unknown_requests:
-        traffic += f"; for {number(shown.unknown_requests)} the log does not show prompt length and reuse"
+        traffic += f"; for {count(shown.unknown_requests, 'request')} the log does not show prompt length and reuse"
     rows = [shown.path, "; ".join(servers) or "no server recognised", traffic]
     return rows + ([f"error: {shown.error}"] if shown.error else [])
 

@@ -37,7 +37,8 @@ def stops(found: Sequence[ServerStop], replay: ReplayAccount) -> list[str]:
         lines.append(f"{len(worst) - _SHOWN:,} more: {count(lost, 'token')} recomputed; -f json has all")
     if worst and sum(one.lost_tokens for one in worst) >= _WORTH * max(1, replay.computed_tokens):
         lines.append(
-            "to keep slots across a restart, save them to files: start with --slot-save-path slots (a folder), "
+            "to keep slots across a restart, save them to files: start the server with --slot-save-path slots "
+            "(a folder), "
             "and send "
             'POST /slots/0?action=save {"filename": "slot-0.bin"} '
             f"before the restart and action=restore after it. No release up to b{NEWEST} can keep the RAM cache on disk"

@@ -122,7 +122,9 @@ def _rest(found: LeastChange) -> str:
             f"More than {len(found.edits) + found.rest:,} changes; these come first. The effect on answers is unknown."
         )
     more = (
-        "Nothing else matters" if not found.rest else f"{count(found.rest, 'more change')} would restore less than 1 %"
+        "Nothing else matters"
+        if not found.rest
+        else f"{count(found.rest, 'more change')} would restore less than 1 % of the prompt"
     )
     return (
         f"{more}. Each row includes the rows above it. Counts are common prefix tokens; the effect on answers is "
@@ -239,7 +241,7 @@ def _cost(page: TextPage, diff: PromptDiff, about: str) -> None:
         tokens = diff.reusable[memory]
         rest = max(0, diff.b.tokens - tokens)
         page.prose(
-            ["  = ", ("reuse: ", "bold")], f"{about}{number(tokens)} tokens, recompute {number(rest)}: {words}", 4
+            ["  = ", ("reuse: ", "bold")], f"{about}{number(tokens)} tokens, {number(rest)} recomputed: {words}", 4
         )
 
 
