@@ -26,9 +26,10 @@ class ComparedSide(msgspec.Struct):
     """Each different server, described in words."""
     requests: int
     unknown_requests: int
-    """Of these, requests whose prompt length and reuse the log does not show; no measure includes them."""
+    """Number of these requests whose prompt length and reuse the log does not show; no measure includes such
+    requests."""
     conversations: int
-    """Conversations among the known requests; a request without one counts as a conversation of its own."""
+    """Conversations of the requests with known reuse; a request without a conversation counts as one conversation."""
     prompt_tokens: int
     cached_tokens: int
     processed_tokens: int
@@ -39,7 +40,7 @@ class ComparedSide(msgspec.Struct):
     """Unit that the sums and measures are taken over; with rates there are no token counts. Added after the first
     release of v1."""
     pieces: int = 0
-    """Number of these pieces. Added after the first release of v1."""
+    """Number of pieces on this side. Added after the first release of v1."""
 
 
 class Measure(msgspec.Struct):
@@ -58,17 +59,18 @@ class Measure(msgspec.Struct):
     difference: float | None
     """After minus before."""
     low: float | None
-    """95 % interval of the difference; None with fewer than 5 conversations (or other pieces) on a side."""
+    """Lower end of the 95 % interval of the difference; None with fewer than 5 conversations (or other pieces) on a
+    side."""
     high: float | None
-    """95 % interval of the difference; None with too few conversations."""
+    """Upper end of the 95 % interval of the difference; None with too few conversations."""
     conversations_before: int
     """Conversations, or other pieces, that have this measure."""
     conversations_after: int
     verdict: Direction
-    """same: equal, or certainly no larger than one point or one per cent. unsure: the interval holds 0, or there
-    is none."""
+    """same: equal, or a difference that is certainly at most one point or one per cent. unsure: the interval includes
+    0, or there is no interval."""
     why: str
-    """Basis of the verdict, in one sentence."""
+    """Reason for the verdict, in one sentence."""
     piece: Piece = "conversation"
     """Unit of the two counts. Added after the first release of v1."""
 
@@ -87,7 +89,7 @@ class FindingSide(msgspec.Struct):
     """Avoidable time, milliseconds."""
     claims: list[str]
     of: Literal["requests", "servers"]
-    """What they are about: requests, or whole servers."""
+    """What the findings are about: requests, or whole servers."""
 
 
 class FindingChange(msgspec.Struct):
@@ -100,11 +102,12 @@ class FindingChange(msgspec.Struct):
     before: FindingSide | None
     after: FindingSide | None
     sure: bool
-    """False if so few requests could have missed it by chance, or if it could not be seen."""
+    """False if the finding may be absent by chance because there are few requests, or if AFTER or BEFORE could not show
+    it."""
     note: str
-    """Why it is not sure, or why it is hidden; else empty."""
+    """Why the change is not sure, or why the finding is hidden; else empty."""
     enable: str
-    """How to make this build's log show it again; else empty."""
+    """How to make the log of this build show the finding again; else empty."""
 
 
 class Difference(msgspec.Struct):
@@ -114,7 +117,7 @@ class Difference(msgspec.Struct):
     before: str
     after: str
     caveat: str
-    """Why the measures may differ for this alone; else empty."""
+    """Why this difference alone may change the measures; else empty."""
 
 
 class Comparison(msgspec.Struct):

@@ -74,7 +74,7 @@ class Asker(msgspec.Struct, gc=False):
     """When it started, ISO 8601, as the wrapper of its first line shows."""
     client: str | None = None
     endpoint: str | None = None
-    """Path of the HTTP request, if the log shows it without doubt."""
+    """Path of the HTTP request, if the log shows it unambiguously."""
 
 
 NOBODY = Asker()

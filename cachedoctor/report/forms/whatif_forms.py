@@ -303,64 +303,62 @@ class SimulateDocument(msgspec.Struct):
     inputs: list[str]
     placed: Placed
     fit: ReplayFit | None
-    """None without a log."""
+    """How well the replay agrees with the server; None without a log."""
     settings: list[ReplaySetting]
     server: ReplayAccount | None
-    """Account from the log; None without one."""
+    """Account from the log; None without a log."""
     replay: ReplayAccount
-    """Account by the replay, under the recorded settings."""
+    """Account of the replay with the recorded settings."""
     changed: ReplayAccount
-    """Account by the replay, under the new settings."""
+    """Account of the replay with the new settings."""
     conversations: list[ReplayedConversation]
-    """Empty if there is one conversation only."""
+    """The conversations; empty if there is only one conversation."""
 
 
 class TuneDocument(msgspec.Struct):
-    """Settings, ranked by the tokens that they would have saved. Unknown values are None.
-
-    Within version 1 keys are only added.
-    """
+    """Settings, ranked by the tokens that each would have saved. Unknown values are None. Within version 1 keys are
+    only added."""
 
     schema: Literal["cachedoctor.tune/1"]
     tool: Tool
     inputs: list[str]
     placed: Placed
     fit: ReplayFit | None
-    """None without a log."""
+    """How well the replay agrees with the server; None without a log."""
     settings: list[ReplaySetting]
     """``changed`` is the value in the best set."""
     replay: ReplayAccount
-    """Account by the replay, under the recorded settings."""
+    """Account of the replay with the recorded settings."""
     least_tokens: int
-    """What a setting must save to be listed."""
+    """Tokens that a setting must save to be listed."""
     memory_limit_mib: float | None
-    """MiB that all changes together may take more."""
+    """Maximum extra memory of all changes together, in MiB."""
     over_limit: list[str]
     """Options that save tokens but need more memory than the limit, or an unknown amount."""
     singles: list[Candidate]
-    """Single changes that help, the best first."""
+    """Single changes that help, the best change first."""
     best: Candidate | None
-    """The merged set; None when there is nothing to gain."""
+    """The merged set of changes; None if there is nothing to gain."""
     memory: MemoryBill | None = None
-    """Memory used, compared with the tokens that it saved; None for vLLM and SGLang. Added after the first release of
+    """Memory that was used, and the tokens that it saved; None for vLLM and SGLang. Added after the first release of
     v1: may be missing."""
     agents: AgentsFit | None = None
-    """How many conversations alternate, and what keeps all of them; None if no two do. Added after the first
-    release of v1: may be missing."""
+    """How many conversations alternate, and which settings keep all of them; None if no conversations alternate. Added
+    after the first release of v1: may be missing."""
     stops: list[ServerStop] = []
-    """Restarts and sleeps, with what was recomputed because of each. Added after the first release of v1: may be
+    """Restarts and sleeps, and the tokens recomputed because of each. Added after the first release of v1: may be
     missing."""
     restores: list[ServerRestore] = []
-    """Restores: all from slot files, from the RAM cache only those that failed. Added after the first release of v1:
-    may be missing."""
+    """Restores of saved states: all from slot files, and the failed ones from the RAM cache. Added after the first
+    release of v1: may be missing."""
     ram_restores: int = 0
     """Number of all restores from the RAM cache. Added after the first release of v1: may be missing."""
     first_turn: FirstTurn | None = None
     """The prefix that conversations share, and what computing it in advance saves. Added after the first release of v1:
     may be missing."""
     kinds: list[RequestKind] = []
-    """Kinds of requests, the one with most prompt time first; empty if all are main turns. Added after the first
-    release of v1: may be missing."""
+    """Kinds of requests, the kind with most prompt time first; empty if all requests are main turns. Added after the
+    first release of v1: may be missing."""
 
 
 def write_simulation(form: Form, shown: Simulation, out: IO[bytes], look: Appearance) -> None:

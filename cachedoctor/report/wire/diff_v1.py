@@ -17,7 +17,7 @@ from cachedoctor.redaction import sanitize
 
 
 class DiffTool(msgspec.Struct):
-    """What wrote it."""
+    """Program that wrote the document."""
 
     name: Literal["cachedoctor"]
     version: Text
@@ -33,7 +33,7 @@ class TokenizerRow(msgspec.Struct):
 
 
 class Reusable(msgspec.Struct):
-    """Tokens of b that a server which holds a can reuse, by kind of memory (docs/diff.md says under which
+    """Tokens of b that a server with a in its cache can reuse, by kind of memory (docs/diff.md lists the
     assumptions)."""
 
     attention: Amount
@@ -59,7 +59,7 @@ class DiffDocument(msgspec.Struct):
     common_prefix_tokens: Amount
     """Tokens equal at the start, including a begin-of-text token that the server adds."""
     common_suffix_tokens: Amount
-    """Tokens equal at the end, none of them counted in the prefix, too."""
+    """Tokens equal at the end, without tokens of the common prefix."""
     reusable: Reusable
     edits: list[Edit] | UnsetType = UNSET
     """Only with --full: how a becomes b. The ranges of b follow each other without a gap."""
@@ -67,11 +67,11 @@ class DiffDocument(msgspec.Struct):
     """Other differences between the requests that affect what a cache can reuse: salts, adapters, images. Only if there
     are any."""
     alone: list[Side] | UnsetType = UNSET
-    """Prompts of the input that were not compared, because no other prompt of their conversation is there. Only in the
-    last object, if there are any."""
+    """Prompts of the input that were not compared, because the input has no other prompt of their conversation. Only in
+    the last object, if there are any."""
     notes: list[Text] | UnsetType = UNSET
-    """What the recordings of the prompts do not contain; no statement is made about it. Only in the last object, if
-    there is anything."""
+    """Parts of the prompts that the recordings do not contain, and that were not compared. Only in the last object, if
+    there are any."""
     least: LeastChange | UnsetType = UNSET
     """Only with --least: the smallest set of changes that restores reuse."""
 
