@@ -298,7 +298,7 @@ def test_slots_of_two_servers_are_kept_apart() -> None:
     assert "1 restart" in page.by_id("t-desc").text
     words = [e.text for e in page.tagged("title") if e.text.startswith("request #")]
     assert sum("restarted before this request" in text for text in words) == 2  # one in each of two drawings
-    assert all("restarted before it" not in text for text in words if not text.startswith("request #2,"))
+    assert all("restarted before this request" not in text for text in words if not text.startswith("request #2,"))
 
 
 def test_charts_are_drawn_from_twenty_requests_on() -> None:

@@ -114,7 +114,7 @@ def analyze(
         option(
             "--format -f",
             f"{', '.join(get_args(FormatName))}; tables: {', '.join(get_args(TableFormat))}.  "
-            "[default: by FILE, else text]",
+            "[default: from FILE, else text]",
             "NAME",
             show_default=False,
         ),

@@ -412,7 +412,7 @@ class _ProbeRun:
         if stored:
             self.notes.append(
                 f"something between client and server caches responses: {', '.join(stored)} show nothing about "
-                "its cache"
+                "the server's cache"
             )
 
     def _doubt(self, ask: Question, found: ProbeQuestion) -> None:

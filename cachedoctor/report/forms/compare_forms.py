@@ -45,8 +45,8 @@ _VERDICTS = {
 
 
 _LABELS = {
-    "computed per request": "computed tokens, each",
-    "prompt time per request": "prompt time, each",
+    "computed per request": "computed per request",
+    "prompt time per request": "time per request",
     "prompt time per 1,000 prompt tokens": "time / 1,000 prompt",
     "prompt time per 1,000 computed tokens": "time / 1,000 computed",
 }

@@ -98,7 +98,7 @@ def _difference(page: TextPage, diff: PromptDiff, first: First, about: str, know
 def least_change(page: TextPage, found: LeastChange, of: str, about: str) -> None:
     """Write the smallest set of changes that restores reuse, with the share of the prompt after each."""
     now, said = percent(found.common, found.tokens) if found.tokens else "0 %", set[str]()
-    page.prose([("least change: ", "bold")], f"{of}{about}{now} matches from the start; without these changes", 2)
+    page.prose([("least change: ", "bold")], f"{of}{about}{now} of the prompt matches; share after each step:", 2)
     for edit in found.edits:
         share = percent(min(edit.reuse, edit.tokens), edit.tokens) if edit.tokens else "0 %"
         page.prose([f"  {share:>8}  "], edit.words, 12)

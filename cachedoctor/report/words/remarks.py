@@ -176,7 +176,7 @@ def _numbers(row: RequestRow) -> list[str]:
     common, held = _length(row, "common_prefix_tokens"), _length(row, "held_tokens")
     if common:
         said.append(
-            f"{common} tokens of the prompt are in the slot, which held {held or 'an unknown number of tokens'}"
+            f"{common} tokens of the prompt are in the slot, which held {held or 'an unknown number of'} tokens"
         )
     elif held:
         said.append(f"the slot held {held} tokens")
