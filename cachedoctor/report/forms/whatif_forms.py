@@ -273,9 +273,9 @@ def _computed_why(replay: ReplayAccount) -> str:
     again = ", ".join(f"{cause}: {count(tokens, 'token')}" for cause, tokens in lost.items())
     parts = [f"had been sent before and were lost ({again})"] if again else []
     if replay.new_tokens:
-        new = f"{number(replay.new_tokens)} were never sent after the same beginning"
+        new = f"{number(replay.new_tokens)} tokens were never sent after the same beginning"
         parts = [f"{new}: new text, or text after a change by the client", *parts]
-    return "; others ".join(parts) or "Nothing was computed"
+    return "; other tokens ".join(parts) or "Nothing was computed"
 
 
 def _cause(page: TextPage, found: Finding, placed: Placed) -> None:
