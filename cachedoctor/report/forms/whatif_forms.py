@@ -354,8 +354,8 @@ class TuneDocument(msgspec.Struct):
     ram_restores: int = 0
     """Number of all restores from the RAM cache. Added after the first release of v1: may be missing."""
     first_turn: FirstTurn | None = None
-    """The prefix that conversations share, and what computing it in advance saves. Added after the first release of v1:
-    may be missing."""
+    """The prefix that conversations share, and the tokens saved by computing it in advance. Added after the first
+    release of v1: may be missing."""
     kinds: list[RequestKind] = []
     """Kinds of requests, the kind with most prompt time first; empty if all requests are main turns. Added after the
     first release of v1: may be missing."""
