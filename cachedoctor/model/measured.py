@@ -83,7 +83,7 @@ class PrefillBatch(msgspec.Struct, gc=False):
     running: Amount | None = None
     """Running requests."""
     queue: Amount | None = None
-    """Running requests."""
+    """Waiting requests."""
     pending_tokens: Amount | None = None
     continues: bool | None = None
     """True if the batch continues an unfinished prompt of the previous batch and reuses nothing."""
