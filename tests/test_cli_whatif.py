@@ -70,7 +70,7 @@ def test_tune_with_bodies_sends_a_suspicion_to_analyze() -> None:
     case = ROOT / "fixtures/cases/requests-timestamp"
     shown = run("tune", case / "server.log", "--requests", case / "requests.jsonl").stdout.decode()
     words = " ".join(shown.split())
-    assert "7,389 were never sent after the same beginning: new text, or text after a change by the" in words
+    assert "7,389 tokens were never sent after the same beginning: new text, or text after a change by the" in words
     assert "cause CD108 prefix-diverges-early: " in words
     assert words.endswith("try Pass the same --requests to cachedoctor analyze, which compares the texts.")
 

@@ -248,7 +248,7 @@ def test_ten_thousand_requests() -> None:
     for svg in page.tagged("svg"):
         assert sum(svg in e.parents for e in page.all) < 3 * MOST_COLUMNS
     assert len(page.tagged("ol", **{"class": "rulers"})) == 2
-    assert "20 of 9,888 whose positions are known" in page.by_id("memory").text  # every 90th lost nothing
+    assert "20 of 9,888 with known positions" in page.by_id("memory").text  # every 90th lost nothing
     assert len([e for e in page.all if e.attrs.get("class") == "restart"]) == 1
     check_whole(page)
 

@@ -668,7 +668,9 @@ def test_a_stored_answer_tells_nothing_of_the_cache() -> None:
         found = probed(url)
     assert (found["causes"], len(seen)) == ([], found["requests"] - 2)
     assert (states(found)["again"], states(found)["tools-again"]) == ("unknown", "unknown")
-    said = "something between client and server caches responses: again, tools-again show nothing about the server's cache"
+    said = (
+        "something between client and server caches responses: again, tools-again show nothing about the server's cache"
+    )
     assert said in found["notes"]
 
 

@@ -21,7 +21,7 @@ class ComparedSide(msgspec.Struct):
 
     path: str
     error: str | None
-    """Why the input could not be read to its end."""
+    """Why the input could not be read to the end."""
     servers: list[str]
     """Each different server, described in words."""
     requests: int
@@ -50,21 +50,21 @@ class Measure(msgspec.Struct):
     unit: str
     """share (0 to 1), tokens or ms."""
     scope: Literal["all", "later"]
-    """``later``: without the first request of each conversation."""
+    """``all`` requests, or ``later``: without the first request of each conversation."""
     good: Literal["higher", "lower"]
-    """Direction that is better."""
+    """The better direction."""
     before: float | None
     """One sum divided by another, not a mean of ratios."""
     after: float | None
     difference: float | None
-    """After minus before."""
+    """Value after the change minus value before it."""
     low: float | None
     """Lower end of the 95 % interval of the difference; None with fewer than 5 conversations (or other pieces) on a
     side."""
     high: float | None
     """Upper end of the 95 % interval of the difference; None with too few conversations."""
     conversations_before: int
-    """Conversations, or other pieces, that have this measure."""
+    """Number of conversations, or other pieces, with this measure on the side BEFORE."""
     conversations_after: int
     verdict: Direction
     """same: equal, or a difference that is certainly at most one point or one per cent. unsure: the interval includes
@@ -86,7 +86,7 @@ class FindingSide(msgspec.Struct):
     tokens: int
     """Avoidable tokens."""
     ms: float | None
-    """Avoidable time, milliseconds."""
+    """Avoidable time in milliseconds."""
     claims: list[str]
     of: Literal["requests", "servers"]
     """What the findings are about: requests, or whole servers."""
@@ -96,7 +96,7 @@ class FindingChange(msgspec.Struct):
     """How a finding changed from BEFORE to AFTER."""
 
     change: Change
-    """came, stayed, went; hidden: AFTER could not have shown it; revealed: BEFORE could not."""
+    """came, stayed, went; hidden: AFTER could not show the finding; revealed: BEFORE could not show it."""
     code: str
     name: str
     before: FindingSide | None

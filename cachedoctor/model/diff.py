@@ -48,7 +48,7 @@ class KnownClient(msgspec.Struct):
     fixed: str | None
     """First version that no longer writes this text; None if no such version is known."""
     sources: list[Text]
-    """Threads, changelogs and source files that prove the habit."""
+    """Threads, changelogs and source files that prove that the program writes this text."""
 
 
 class RequestSetting(msgspec.Struct):
@@ -131,9 +131,9 @@ class Edit(msgspec.Struct):
 
     op: Op
     a: tuple[Amount, Amount]
-    """Tokens of a, from and to; for a move: where the block was."""
+    """First and last token of the range in a; for a move, the old position of the block."""
     b: tuple[Amount, Amount]
-    """Tokens of b, from and to."""
+    """First and last token of the range in b."""
 
 
 class LeastEdit(msgspec.Struct):
@@ -142,7 +142,7 @@ class LeastEdit(msgspec.Struct):
     kind: Annotated[str, msgspec.Meta(extra_json_schema={"contract": {"enum": DIFFERENCES}})]
     """Kind of the change (docs/diff.md)."""
     field: str | None
-    """Name of the part that varies, or of a tool; with --hash-text a hash if the name comes from the prompt."""
+    """Name of the part that varies, or name of a tool; with --hash-text a hash if the name comes from the prompt."""
     place: str | None
     """Path in the request; None for plain text and for text that the template wrote."""
     line: LineNumber
@@ -187,7 +187,7 @@ class PromptDiff(msgspec.Struct):
     b: Side
     tokenizer: str
     exact: bool
-    """Token counts are the model's own."""
+    """True if token counts come from the model's own tokenizer."""
     first: First | None
     explanation: str
     """What the first difference is, in words."""

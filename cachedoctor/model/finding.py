@@ -150,7 +150,8 @@ class Finding(msgspec.Struct):
     """Similar causes, and the evidence that excludes each. Causes in ``still_possible`` are listed here as "not
     excluded"."""
     diff: Annotated[Any, msgspec.Meta(extra_json_schema={"contract": _DIFFERENCE})]
-    """Where two prompts given in addition to the log diverge, or None. 'first' is as in cachedoctor.diff/1."""
+    """Where two prompts given with the log diverge; None if none were compared. ``first`` is as in
+    cachedoctor.diff/1."""
     remedies: list[Remedy]
     """What to do, the best remedy first."""
     references: list[Url]
@@ -212,7 +213,7 @@ class Restart(msgspec.Struct):
 
 
 class RuleInfo(msgspec.Struct):
-    """A rule as a report names it."""
+    """A rule, as named in reports."""
 
     code: Code
     name: Name
@@ -229,7 +230,7 @@ class Cause(msgspec.Struct):
     severity: Severity
     """Highest severity of the findings."""
     confidence: Confidence
-    """Highest confidence of its findings; a log proves the cause only for its own server, so see each finding."""
+    """Highest confidence of the findings. A log proves the cause only for its own server, so check each finding."""
     findings: list[Count]
     """Indexes of the findings, the costliest first."""
     servers: list[str]

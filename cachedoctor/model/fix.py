@@ -47,12 +47,12 @@ class OptionReplay(msgspec.Struct, frozen=True):
     """Result of a replay with options."""
 
     claimed_tokens: Long
-    """Tokens that the findings fixed by these options cost."""
+    """Tokens recomputed because of the findings that these options fix."""
     saved_tokens: Long | None
-    """Additional tokens reused over the whole log with the options; None if the replay can neither confirm nor reject
-    them."""
+    """Additional tokens reused over the whole log with the options; None if the replay cannot confirm or reject the
+    saving."""
     equal: Count
-    """Requests for which the replay, with the settings that ran, matches the server."""
+    """Requests for which a replay with the recorded settings matches the server."""
     requests: Count
     """Requests whose reuse the server logged."""
     assumed: Count = 0
@@ -102,7 +102,7 @@ class Fix(msgspec.Struct):
     costs: list[str]
     """Memory that the options need, as far as the log shows the sizes."""
     notes: list[str]
-    """Findings that need different values, and what the launcher cannot set."""
+    """Conflicts of findings that need different values, and options that the launcher cannot set."""
     others: list[OtherFix] = msgspec.field(default_factory=list)
     """Further remedies of the findings, if the launcher is known; they are not part of the merged options. If no
     options were merged, there are no codes and no steps. Added after the first release of v1: may be missing."""

@@ -55,8 +55,8 @@ class LintError(msgspec.Struct):
     answered_reused: Amount | None = None
     """Number of the ``answered_tokens`` that the server reused."""
     least_cost: Amount | None = None
-    """Minimum of recomputed tokens, if an unknown template decides where the tools are; ``cost`` is the maximum. Added
-    after the first release of v1: may be missing."""
+    """Minimum number of recomputed tokens, if an unknown template decides the position of the tools. In this case
+    ``cost`` is the maximum. Added after the first release of v1: may be missing."""
 
 
 class LintHint(msgspec.Struct):
@@ -112,9 +112,9 @@ class Lint(msgspec.Struct, tag_field="schema", tag="cachedoctor.lint/1"):
     alone: Amount
     """Requests that cannot be checked, because the input has no other request of their conversation."""
     tokenizer: Text
-    """What counted the tokens; pieces: words and punctuation counted as tokens."""
+    """Tokenizer that counted the tokens. pieces: words and punctuation count as tokens."""
     exact: bool
-    """The counts are the model's own."""
+    """True if the counts come from the model's own tokenizer."""
     rendered: bool
     """True if the bodies were rendered with a chat template. If not, the parts of a body are in the order that
     templates usually have."""

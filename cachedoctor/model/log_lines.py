@@ -122,7 +122,7 @@ class Explanation(msgspec.Struct):
     """Example of the line, as a server printed it."""
     others: list[Wording]
     cut: bool = False
-    """True if the line ends before the message does."""
+    """True if the line ends before the end of the message."""
     undecided: bool = False
     """True if other wordings of the message fit the truncated line as well."""
     more: str = ""

@@ -81,9 +81,9 @@ class PrefillBatch(msgspec.Struct, gc=False):
     swa_usage: Share | None = None
     mamba_usage: Share | None = None
     running: Amount | None = None
-    """Requests."""
+    """Running requests."""
     queue: Amount | None = None
-    """Requests."""
+    """Waiting requests."""
     pending_tokens: Amount | None = None
     continues: bool | None = None
     """True if the batch continues an unfinished prompt of the previous batch and reuses nothing."""
@@ -136,11 +136,11 @@ class SamplePeriod(msgspec.Struct, gc=False, tag_field="unit", tag="interval"):
     generated_tokens: Amount | None = None
     """Generated tokens, as a sum over the samples."""
     answered: Amount | None = None
-    """Text requests that the server (all its engines) answered; None if the log has no access lines."""
+    """Text requests answered by all engines of the server; None if the log has no access lines."""
     rates: Count = 0
     """Number of samples that print a hit rate."""
     first_rate: Share | None = None
-    """Hit rate of the first busy sample that prints one."""
+    """Hit rate of the first busy sample that prints a hit rate."""
     last_rate: Share | None = None
     least_rate: Share | None = None
     most_rate: Share | None = None
@@ -172,21 +172,21 @@ class BatchPeriod(msgspec.Struct, gc=False, tag_field="unit", tag="batch"):
     """Requests that ran alone from start to end, in one batch or in chunks, so their prompt length is known; without
     probes."""
     cold: Count = 0
-    """Number of these requests that reused nothing."""
+    """Number of the ``wholes`` requests that reused nothing."""
     cached_least: Amount | None = None
     """Fewest reused tokens of any complete request after the first."""
     cached_most: Amount | None = None
     """Most reused tokens of any complete request after the first."""
     best_share: Share | None = None
-    """Largest reused share of its own prompt among these requests."""
+    """Largest share of its own prompt that one of the ``wholes`` requests reused."""
     whole_tokens: Long = 0
-    """Prompt tokens of all these requests."""
+    """Prompt tokens of all ``wholes`` requests."""
     whole_cached: Long = 0
-    """Tokens reused by these requests after the first."""
+    """Tokens reused by all ``wholes`` requests after the first one."""
     smallest_prompt: Amount | None = None
-    """Tokens of the shortest of these requests."""
+    """Prompt tokens of the shortest ``wholes`` request."""
     largest_prompt: Amount | None = None
-    """Tokens of the longest of these requests."""
+    """Prompt tokens of the longest ``wholes`` request."""
     full_new_tokens: Long = 0
     """The part of new_tokens in batches with a token_usage of FULL or more."""
     full_cached_tokens: Long = 0
@@ -196,15 +196,15 @@ class BatchPeriod(msgspec.Struct, gc=False, tag_field="unit", tag="batch"):
     states_cached_tokens: Long = 0
     """The part of cached_tokens in batches with a full pool of states."""
     bursts: Count = 0
-    """Batches of BURST new requests or more that reused nothing."""
+    """Batches with at least BURST new requests that reused nothing."""
     burst_seqs: Count = 0
-    """Requests in these batches."""
+    """Requests in the ``bursts`` batches."""
     burst_new_tokens: Long = 0
-    """Tokens computed in these batches."""
+    """Tokens computed in the ``bursts`` batches."""
     after_burst_seqs: Count = 0
-    """Requests admitted after the last of these batches."""
+    """Requests admitted after the last of the ``bursts`` batches."""
     after_burst_cached: Long = 0
-    """Tokens that these requests reused."""
+    """Tokens that the ``after_burst_seqs`` requests reused."""
     token_usage: Share | None = None
     """Highest token_usage. Tokens that only the cache holds are not included, because they can be evicted at once
     (0.4.3 to 0.5.23)."""
@@ -275,9 +275,9 @@ class Counters(msgspec.Struct):
     blocks_taken: Amount | None = None
     """Blocks that requests reused from earlier requests, as sampled by vLLM; includes partly filled blocks."""
     computed_per_request: list[Bucket] = msgspec.field(default_factory=list)
-    """Requests by the prompt tokens that were computed for them (0.13 and newer)."""
+    """Histogram of requests by their computed prompt tokens (0.13 and newer)."""
     prompt_per_request: list[Bucket] = msgspec.field(default_factory=list)
-    """Requests by the length of their prompt."""
+    """Histogram of requests by their prompt length."""
     config: dict[str, str] = msgspec.field(default_factory=dict)
     """Settings of the cache in the dump: ``enable_prefix_caching``, ``block_size``, ``num_gpu_blocks`` ..."""
 

@@ -27,7 +27,7 @@ class ProbedServer(msgspec.Struct):
     block_tokens: int | None = None
     """Tokens of a block; reuse ends at a multiple of this number."""
     prefix_caching: bool | None = None
-    """Whether prefix caching is on, according to its metrics or settings."""
+    """Whether prefix caching is on, according to the server's metrics or settings."""
     busy: bool | None = None
     """True if the server was computing something when the probe started."""
     images: bool | None = None

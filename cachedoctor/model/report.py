@@ -214,8 +214,8 @@ class Report(msgspec.Struct):
     """Reasons for less reuse that agents and providers give in recordings, and how often the log shows the same reason.
     Findings do not depend on these reasons. Added after the first release of v1: may be missing."""
     unknown: list[UnknownShape] | None = None
-    """With --unknown: unrecognised lines, grouped by pattern; at most 512 patterns, the most frequent first. Added
-    after the first release of v1: may be missing."""
+    """Unrecognised lines with --unknown, grouped by pattern; at most 512 patterns, the most frequent first. Added after
+    the first release of v1: may be missing."""
 
 
 _FIELDS = Report.__struct_fields__
@@ -224,7 +224,7 @@ DECLARED = _FIELDS[_FIELDS.index("undecided") + 1 :]
 
 
 class Tool(Struct):
-    """What wrote the report."""
+    """Program that wrote the report."""
 
     name: Literal["cachedoctor"]
     version: str

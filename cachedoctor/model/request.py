@@ -53,7 +53,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     derived: dict[str, str] = {}
     """Names of the fields that were computed from other numbers, and how."""
     similarity: float | None = None
-    """Share of the new prompt that the slot already held."""
+    """Share of the new prompt that was already in the slot."""
     f_keep: float | None = None
     """Share of the slot's content that the new prompt kept."""
     common_prefix_tokens: int | None = None

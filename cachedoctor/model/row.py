@@ -60,7 +60,7 @@ class RequestRow(msgspec.Struct, gc=False):
     prompt_ms: Ms | None
     selected_by: Annotated[str, msgspec.Meta(extra_json_schema=_SELECTED_BY)] | None
     similarity: Share | None
-    """Share of the new prompt that the slot already held."""
+    """Share of the new prompt that was already in the slot."""
     f_keep: Share | None
     """Share of the slot's content that the new prompt kept."""
     common_prefix_tokens: Count | None
@@ -80,7 +80,7 @@ class RequestRow(msgspec.Struct, gc=False):
     replay_missing: list[Annotated[str, msgspec.Meta(extra_json_schema=_MISSING)]] = msgspec.field(default_factory=list)
     """Numbers that expected_cached needs but the log lacks."""
     turn: Count | None = None
-    """0 for the first request of its conversation."""
+    """Number of the request within its conversation, from 0."""
     reference_tokens: Count | None = None
     """Length of the conversation's previous prompt and reply; if unknown, length of the slot's content."""
     held_tokens: Count | None = None
@@ -102,7 +102,7 @@ class RequestRow(msgspec.Struct, gc=False):
     avoidable_tokens: Count | None = None
     """Tokens that the fixes would have saved in this request, each counted once; 0 if the request has no finding."""
     avoidable_ms: Ms | None = None
-    """Time that these fixes would have saved."""
+    """Milliseconds that the fixes would have saved in this request."""
     identities: dict[str, str] = msgspec.field(default_factory=dict)
     """Formula by which each derived field was computed: ``prompt - processed``."""
     bounds: dict[str, tuple[Count, Count]] = msgspec.field(default_factory=dict)

@@ -215,7 +215,7 @@ class AgentsFit(msgspec.Struct):
 
 
 class FirstTurn(msgspec.Struct):
-    """The prefix that conversations share, and what computing it in advance saves."""
+    """The prefix that conversations share, and the tokens saved by computing it in advance."""
 
     common_tokens: int
     """Tokens that conversations with the same prefix share with their warm-up request."""

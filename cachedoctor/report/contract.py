@@ -72,7 +72,7 @@ class SessionRow(Struct):
     n_ctx_slot: Positive | None
     """Context of one slot in tokens."""
     settings: dict[_Identifier, SettingRow]
-    """Settings by name; names depend on what the log shows."""
+    """Settings by name. Which settings exist depends on the log."""
     first_line: LineNumber
     last_line: LineNumber
     n_requests: Count = 0
@@ -95,7 +95,7 @@ class SessionRow(Struct):
     """For vLLM and SGLang: measurements of each engine from one start or cache reset to the next. Added after the first
     release of v1: may be missing."""
     kv_events: list[KvEvents] = field(default_factory=list)
-    """Facts from recordings of KV events given with the log; missing if there were none."""
+    """Facts from recordings of KV events that were given with the log; missing if no recording was given."""
 
 
 def _declared(without: Container[str], causes_before: str) -> Iterator[tuple[str, Any, Any]]:

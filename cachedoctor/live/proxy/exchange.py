@@ -86,7 +86,7 @@ class PassedRequest(msgspec.Struct, omit_defaults=True):
     """Seconds until the first byte of the response body."""
     model: str | None = None
     conversation: int | None = None
-    """Number shared by all requests of one conversation, in order of first appearance."""
+    """Number of the conversation, in the order of first appearance; all its requests have the same number."""
     prompt_tokens: int | None = None
     """Prompt tokens as the server counted them."""
     cached_tokens: int | None = None
@@ -171,7 +171,7 @@ class Record(msgspec.Struct):
     """Why the request ended early; empty if it did not end early."""
     response: RecordedResponse
     conversation: int | None
-    """Number that the requests of one conversation share."""
+    """Number of the conversation; all its requests have the same number."""
     recomputed: int | None
     """Tokens of the previous prompt recomputed for this request."""
     change: RecordedChange | None

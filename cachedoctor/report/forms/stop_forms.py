@@ -73,4 +73,4 @@ def _restore(one: ServerRestore) -> str:
     held = "an unknown number of tokens" if one.restored_tokens is None else count(one.restored_tokens, "token")
     where = f"line {one.line:,}, slot {one.slot}"
     words = f"{where}: {what} returned {held}, the next request reused {number(one.reused_tokens)}"
-    return f"{words}: the restore worked" if one.worked else f"{words}: the restore had no effect, {one.why}"
+    return f"{words}: the restore worked" if one.worked else f"{words}: the restore had no effect; {one.why}"

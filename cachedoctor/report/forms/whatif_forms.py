@@ -273,9 +273,9 @@ def _computed_why(replay: ReplayAccount) -> str:
     again = ", ".join(f"{cause}: {count(tokens, 'token')}" for cause, tokens in lost.items())
     parts = [f"had been sent before and were lost ({again})"] if again else []
     if replay.new_tokens:
-        new = f"{number(replay.new_tokens)} were never sent after the same beginning"
+        new = f"{number(replay.new_tokens)} tokens were never sent after the same beginning"
         parts = [f"{new}: new text, or text after a change by the client", *parts]
-    return "; others ".join(parts) or "Nothing was computed"
+    return "; other tokens ".join(parts) or "Nothing was computed"
 
 
 def _cause(page: TextPage, found: Finding, placed: Placed) -> None:
@@ -354,8 +354,8 @@ class TuneDocument(msgspec.Struct):
     ram_restores: int = 0
     """Number of all restores from the RAM cache. Added after the first release of v1: may be missing."""
     first_turn: FirstTurn | None = None
-    """The prefix that conversations share, and what computing it in advance saves. Added after the first release of v1:
-    may be missing."""
+    """The prefix that conversations share, and the tokens saved by computing it in advance. Added after the first
+    release of v1: may be missing."""
     kinds: list[RequestKind] = []
     """Kinds of requests, the kind with most prompt time first; empty if all requests are main turns. Added after the
     first release of v1: may be missing."""

@@ -88,7 +88,7 @@ class ReadingRow(msgspec.Struct):
     """Example of the line, as a server printed it."""
     other_wordings: list[Wording]
     cut: bool
-    """True if the line ends before the message does."""
+    """True if the line ends before the end of the message."""
     undecided: bool
     """True if the truncated line also matches other wordings."""
     unknown_tail: str | None
@@ -100,7 +100,7 @@ class ReadingRow(msgspec.Struct):
 
 
 class LineDocument(msgspec.Struct):
-    """What one line of a log shows, as `cachedoctor explain --line LINE --format json` writes it; for several lines,
+    """The meaning of one log line, as ``cachedoctor explain --line LINE --format json`` writes it; for several lines,
     one object per line."""
 
     schema: Literal["cachedoctor.line/1"]
