@@ -120,6 +120,31 @@ RIGHT: dict[str, set[str]] = {
     "customer_first": {"volatile-prefix", "history-rewritten"},
     # the picture is in the first message, behind a system prompt of 600 tokens
     "image_packed_again": {"image-changed", "history-rewritten"},
+    # each request names the next slot: the chat finds there what it was three requests ago, or another one
+    "slots_named_in_turn": {"id-slot-pinned", "slot-held-other-prompt", "cache-ram-disabled"},
+    # an older question is asked otherwise, and no checkpoint was made there
+    "checkpoints_sparse": {"no-usable-checkpoint", "checkpoints-bunched", "checkpoint-evicted", "swa-window-lost"},
+    # the reply did not fit, and what was shifted no longer begins as the prompt
+    "context_shifted": {"context-shift", "context-overflow", "slot-context-too-small"},
+    # the prompt is refused as too long each turn, and the repeat leaves out the oldest exchanges: a larger context
+    # fixes it, and so does a client that cuts rarely
+    "overflow_each_turn": {"context-overflow", "slot-context-too-small", "history-truncated"},
+    # a switch of the template shows or hides the reasoning of older turns
+    "template_switched": {"reasoning-stripped", "history-rewritten"},
+    # two files stand behind the history and move on with it
+    "files_move": {"history-rewritten"},
+    # the results of one turn come in another order from the next turn on
+    "results_reordered": {"history-rewritten"},
+    # older messages lose their empty lines
+    "pastes_normalised": {"history-rewritten"},
+    # the first line is one of two; each of them has a past of its own
+    "effort_in_head": {"volatile-prefix", "history-rewritten"},
+    # the time in the head of one client, and the field in the requests of another
+    "clock_and_uncached": {"volatile-prefix", "cache-prompt-off"},
+    # who speaks stands in the second sentence
+    "speaker_in_system": {"volatile-prefix", "history-rewritten"},
+    # a random mark after 520 tokens of the system prompt, and around each message
+    "delimiter_changes": {"volatile-prefix", "history-rewritten"},
 }
 """Answers after which the day is fixed, by cause."""
 
@@ -162,6 +187,12 @@ NEAR: dict[str, set[str]] = {
     "slots_and_clock": _CHANGED_HEAD,
     "tools_and_slots": {"prefix-diverges-early", "history-rewritten"},
     "checkpoints_off_old_build": {"no-usable-checkpoint"},
+    "overflow_each_turn": {"history-rewritten", "prefix-diverges-early"},
+    "template_switched": _CHANGED_HEAD,
+    "effort_in_head": _CHANGED_HEAD,
+    "clock_and_uncached": _CHANGED_HEAD,
+    "speaker_in_system": _CHANGED_HEAD,
+    "delimiter_changes": _CHANGED_HEAD,
 }
 """Answers that say as much as a log without text can show, and how to see more."""
 
