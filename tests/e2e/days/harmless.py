@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 
-from e2e.client import prose, system, user
+from e2e.client import prose, system, tool, user
 from e2e.days.recorder import CHAT, Recorder
 from e2e.days.talk import Talk, tools
 
@@ -155,3 +155,33 @@ def asked_thrice(day: Recorder, faulty: bool) -> None:
         for _ in range(2):
             day.chat("chat", "chat", chat.prompt(), 20)
         chat.send(20)
+
+
+def languages_each(day: Recorder, faulty: bool) -> None:
+    """Messages in four languages, each answered once behind the rules in its language, in no order."""
+    chance = random.Random(812)
+    rules = [prose(4661 + i, 800 + 150 * i) for i in range(4)]
+    for number in range(16):
+        letter = prose(4670 + number, chance.randrange(80, 500))
+        day.chat(f"letter{number}", "letters", [system(chance.choice(rules)), user(letter)], 30)
+
+
+def same_error(day: Recorder, faulty: bool) -> None:
+    """An agent that runs into the same error again and again: most results have the same text."""
+    agent, chance = Talk(day, "agent", prose(4691, 1100), tools=tools(2, 24)), random.Random(813)
+    agent.ask(200)
+    for number in range(12):
+        if number < 3:
+            agent.step(chance.randrange(100, 300))
+            continue
+        call = {"name": "run_command", "arguments": '{"command": "make"}'}
+        agent.messages[-1]["tool_calls"] = [{"id": f"c{number}", "type": "function", "function": call}]
+        agent.messages.append(tool(f"Error: {prose(4692, 260)}") | {"tool_call_id": f"c{number}"})
+        agent.send(12)
+
+
+def sizes_falling(day: Recorder, faulty: bool) -> None:
+    """Fifteen mails that are sorted into folders behind 900 tokens of rules, the longest first."""
+    chance = random.Random(814)
+    for number, size in enumerate(sorted((chance.randrange(100, 2400) for _ in range(15)), reverse=True)):
+        day.chat(f"mail{number}", "mails", [system(prose(4711, 900)), user(prose(4720 + number, size))], 12)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 import re
+import time
 
 from e2e.client import Message, prose, system, tool, user
 from e2e.days.recorder import CHAT, Recorder
@@ -149,6 +150,39 @@ def writes_over_context(day: Recorder, faulty: bool) -> None:
         asked = [system(prose(4381, 900)), user(prose(4382 + chapter, chance.randrange(300, 500)))]
         for _ in range(chance.choice((2, 3))):
             day.chat(f"chapter{chapter}", "writer", asked, 1100, ignore_eos=True)
+
+
+def readers_in_one_memory(day: Recorder, faulty: bool) -> None:
+    """Three people who read long texts at a different pace, on slots that share one memory."""
+    chance = random.Random(725)
+    readers = [Talk(day, f"reader{i + 1}", prose(4601 + i, 1900 + 350 * i)) for i in range(3)]
+    for reader in readers:
+        reader.ask(chance.randrange(200, 500))
+    for _ in range(13):
+        chance.choice(readers).ask(chance.randrange(150, 450), tokens=25)
+
+
+def case_files(day: Recorder, faulty: bool) -> None:
+    """A long talk about a case, a short one about the same case, and a third talk between them; repaired, each names
+    its slot."""
+    chance, case = random.Random(726), prose(4611, 1600)
+    talks = [Talk(day, name, head) for name, head in (("long", case), ("other", prose(4612, 1500)), ("short", case))]
+    for at, talk in enumerate(talks):
+        talk.fields = {} if faulty else {"id_slot": at}
+    talks[0].ask(1900)
+    for which in (1, 0, 1, 2, 1, 0, 1, 2, 0, 1, 0, 1, 2, 1, 0):
+        talks[which].ask(chance.randrange(150, 300), tokens=20)
+
+
+def phone_calls(day: Recorder, faulty: bool) -> None:
+    """Two callers and the notes of a clerk; between some calls nothing comes for two seconds."""
+    chance = random.Random(727)
+    talks = [Talk(day, f"caller{i + 1}", prose(4621 + i, 1100 + 300 * i)) for i in range(2)]
+    talks.append(Talk(day, "notes", prose(4623, 1500)))
+    for number in range(14):
+        if number in (5, 9, 12):
+            time.sleep(2.2)
+        talks[number % 3 if number < 3 else chance.randrange(3)].ask(chance.randrange(90, 350), tokens=20)
 
 
 # ---- the client loses
@@ -303,6 +337,26 @@ def uncached_regenerate(day: Recorder, faulty: bool) -> None:
         if chance.random() < 0.7:
             chat.messages.pop()
             chat.send(25, **({"cache_prompt": False} if faulty else {}))
+
+
+def half_minutes(day: Recorder, faulty: bool) -> None:
+    """A chat whose system prompt begins with the time to the minute; two to four questions come within a minute."""
+    chat, chance, minute = Talk(day, "chat", ""), random.Random(728), 12
+    for _ in range(5):
+        minute += chance.randrange(1, 5) * faulty
+        chat.head = f"The time is 15:{minute}. {prose(4631, 1500)}"
+        for _ in range(chance.choice((2, 3, 4))):
+            chat.ask(chance.randrange(90, 350), tokens=20)
+
+
+def question_first(day: Recorder, faulty: bool) -> None:
+    """Fourteen questions about one log file of 2,300 tokens, which stands behind each question; repaired, before it."""
+    chance, text = random.Random(729), prose(4641, 2300)
+    for number in range(14):
+        asked = f"Question: {prose(4650 + number, chance.randrange(50, 250))}"
+        parts = [asked, f"Log:\n{text}"]
+        said = user("\n".join(parts if faulty else parts[::-1]))
+        day.chat("log", "operators", [system("You read logs."), said], 30)
 
 
 # ---- together

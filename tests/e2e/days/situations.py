@@ -229,6 +229,12 @@ ALL = [
         slots(1, "--context-shift"), kinds=DENSE,
     ),
     Situation(
+        "readers_in_one_memory", practices.readers_in_one_memory, ("-np", "4", "-kvu", "-c", "8192", *RAM_OFF),
+        "kv_too_small", ("-np", "4", "-kvu", "-c", "32768", *RAM_OFF),
+    ),
+    Situation("case_files", practices.case_files, slots(1), "sibling_took_ram_entry", slots(3)),
+    Situation("phone_calls", practices.phone_calls, slots(3, "--sleep-idle-seconds", "1"), "slept", slots(3)),
+    Situation(
         "overflow_each_turn", practices.overflow_each_turn, slots(1, each=4096), "overflow_each_turn", slots(1),
     ),
     # ---- the client loses
@@ -333,6 +339,8 @@ ALL = [
     Situation("uncached_and_dated", practices.uncached_and_dated, slots(2), "clock_and_uncached"),
     Situation("speaker_in_system", practices.speaker_in_system, slots(1, *RAM_OFF), "speaker_in_system"),
     Situation("random_delimiters", practices.random_delimiters, slots(2), "delimiter_changes"),
+    Situation("half_minutes", practices.half_minutes, slots(1), "clock"),
+    Situation("question_first", practices.question_first, slots(2), "customer_first"),
     Situation("uncached_regenerate", practices.uncached_regenerate, slots(2), "cache_prompt_false"),
     # ---- together
     Situation("cold_burst", traffic.cold_burst, ("-np", "4", "-kvu", "-c", "32768"), "together"),
@@ -446,4 +454,7 @@ ALL = [
     Situation("overflow_once", harmless.overflow_once, slots(1, each=4096)),
     Situation("schemas_vary", harmless.schemas_vary, slots(2)),
     Situation("asked_thrice", harmless.asked_thrice, slots(1), going_back=True),
+    Situation("languages_each", harmless.languages_each, slots(2)),
+    Situation("same_error", harmless.same_error, slots(1)),
+    Situation("sizes_falling", harmless.sizes_falling, slots(2)),
 ]  # fmt: skip
