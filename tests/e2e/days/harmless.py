@@ -63,15 +63,6 @@ def endpoints_mixed(day: Recorder, faulty: bool) -> None:
             other.ask(chance.randrange(80, 250))
 
 
-def tools_per_user(day: Recorder, faulty: bool) -> None:
-    """Four users of one program in no order, each with the tools that he may use; a slot for each."""
-    chance, every = random.Random(805), tools(6, 23)
-    allowed = [every[:2], every[:5], [every[0], every[3]], every[2:]]
-    users = [Talk(day, f"user{i + 1}", prose(4481, 800), "program", tools=some) for i, some in enumerate(allowed)]
-    for number in range(15):
-        (users[number] if number < 4 else chance.choice(users)).ask(chance.randrange(100, 400), tokens=20)
-
-
 def manual_translated(day: Recorder, faulty: bool) -> None:
     """Five chapters that are translated with one glossary, each in a chat of its own with two to four parts."""
     chance = random.Random(806)

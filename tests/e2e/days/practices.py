@@ -142,6 +142,15 @@ def wiki_bots(day: Recorder, faulty: bool) -> None:
         chance.choice(bots).ask(chance.randrange(80, 300), tokens=30)
 
 
+def tools_per_user(day: Recorder, faulty: bool) -> None:
+    """Four users of one program in no order, each with the tools that he may use; a slot for each."""
+    chance, every = random.Random(805), tools(6, 23)
+    allowed = [every[:2], every[:5], [every[0], every[3]], every[2:]]
+    users = [Talk(day, f"user{i + 1}", prose(4481, 800), "program", tools=some) for i, some in enumerate(allowed)]
+    for number in range(15):
+        (users[number] if number < 4 else chance.choice(users)).ask(chance.randrange(100, 400), tokens=20)
+
+
 def writes_over_context(day: Recorder, faulty: bool) -> None:
     """A writer whose replies are longer than the rest of the context, which the server shifts; most are asked for again
     and the next chapter begins with a summary."""

@@ -201,10 +201,10 @@ ALL = [
     Situation("crowd", households.crowd, slots(2, *RAM_OFF), "slots_taken_ram_off", slots(2)),
     Situation("two_editors", practices.two_editors, slots(1, *RAM_OFF), "slots_taken_ram_off", slots(2, *RAM_OFF)),
     Situation(
-        "three_ideas_beside", practices.three_ideas_beside, slots(3, *RAM_OFF), "slots_taken_ram_off",
+        "three_ideas_beside", practices.three_ideas_beside, slots(3, *RAM_OFF), "slot_taken_unsaved",
         slots(4, *RAM_OFF), kinds=DENSE,
     ),
-    Situation("questions_outer", practices.questions_outer, slots(2, *RAM_OFF), "slots_taken_ram_off", slots(2)),
+    Situation("questions_outer", practices.questions_outer, slots(2, *RAM_OFF), "documents_ram_off", slots(2)),
     Situation(
         "router_and_experts", practices.router_and_experts, slots(2, "--cache-ram", "1"), "slots_taken_ram_small",
         slots(2),
@@ -225,14 +225,17 @@ ALL = [
     Situation("two_judges", practices.two_judges, slots(1), "sibling_took_ram_entry", slots(2)),
     Situation("wiki_bots", practices.wiki_bots, slots(3), "slot_shared_by_branches"),
     Situation(
+        "tools_per_user", practices.tools_per_user, slots(4, *RAM_OFF), "branches_ram_off", slots(4),
+    ),
+    Situation(
         "writes_over_context", practices.writes_over_context, slots(1, "--context-shift", each=2048), "context_shifted",
         slots(1, "--context-shift"), kinds=DENSE,
     ),
     Situation(
         "readers_in_one_memory", practices.readers_in_one_memory, ("-np", "4", "-kvu", "-c", "8192", *RAM_OFF),
-        "kv_too_small", ("-np", "4", "-kvu", "-c", "32768", *RAM_OFF),
+        "kv_purged_uncopied", ("-np", "4", "-kvu", "-c", "32768", *RAM_OFF),
     ),
-    Situation("case_files", practices.case_files, slots(1), "sibling_took_ram_entry", slots(3)),
+    Situation("case_files", practices.case_files, slots(1), "copy_taken_by_sibling", slots(3)),
     Situation("phone_calls", practices.phone_calls, slots(3, "--sleep-idle-seconds", "1"), "slept", slots(3)),
     Situation(
         "overflow_each_turn", practices.overflow_each_turn, slots(1, each=4096), "overflow_each_turn", slots(1),
@@ -445,7 +448,6 @@ ALL = [
     Situation("partials_spoken", harmless.partials_spoken, slots(1), going_back=True),
     Situation("asks_with_time", harmless.asks_with_time, slots(2)),
     Situation("endpoints_mixed", harmless.endpoints_mixed, slots(2)),
-    Situation("tools_per_user", harmless.tools_per_user, slots(4, *RAM_OFF)),
     Situation("manual_translated", harmless.manual_translated, slots(1)),
     Situation("three_passes", harmless.three_passes, slots(1)),
     Situation("overlapping_chunks", harmless.overlapping_chunks, slots(2)),
