@@ -120,6 +120,42 @@ RIGHT: dict[str, set[str]] = {
     "customer_first": {"volatile-prefix", "history-rewritten"},
     # the picture is in the first message, behind a system prompt of 600 tokens
     "image_packed_again": {"image-changed", "history-rewritten"},
+    # each request names the next slot: the chat finds there what it was three requests ago, or another one; b8672 does
+    # not search main memory for a slot that is named, b10566 does, and saves 72 % so
+    "slots_named_in_turn": {"id-slot-pinned", "slot-held-other-prompt"},
+    "slots_named_ram_off": {"id-slot-pinned", "slot-held-other-prompt", "cache-ram-disabled"},
+    # documents behind one instruction: more slots alone save nothing, since each goes to the slot of the last one
+    "documents_ram_off": {"slot-contention", "cache-ram-disabled", "shared-prefix-steal"},
+    # the same with talks that go on; the RAM cache saves all, and so does asking for more similarity
+    "branches_ram_off": {"shared-prefix-steal", "cache-ram-disabled"},
+    # as sibling_took_ram_entry; more slots alone save nothing, with more similarity they save all
+    "copy_taken_by_sibling": {"ram-entry-consumed", "shared-prefix-steal"},
+    # b8352 keeps no copy of what it purges: the RAM cache saves nothing
+    "kv_purged_uncopied": {"kv-purged"},
+    # an older question is asked otherwise, and no checkpoint was kept there, as others were too close; the list is not
+    # full
+    "checkpoints_sparse": {"no-usable-checkpoint", "checkpoints-bunched", "short-prompt-checkpoint-lost"},
+    # the reply did not fit, and what was shifted no longer begins as the prompt
+    "context_shifted": {"context-shift", "context-overflow", "slot-context-too-small"},
+    # the prompt is refused as too long each turn, and the repeat leaves out the oldest exchanges: a larger context
+    # fixes it, and so does a client that cuts rarely
+    "overflow_each_turn": {"context-overflow", "slot-context-too-small", "history-truncated"},
+    # a switch of the template shows or hides the reasoning of older turns
+    "template_switched": {"reasoning-stripped", "history-rewritten"},
+    # two files stand behind the history and move on with it
+    "files_move": {"history-rewritten"},
+    # the results of one turn come in another order from the next turn on
+    "results_reordered": {"history-rewritten"},
+    # older messages lose their empty lines
+    "pastes_normalised": {"history-rewritten"},
+    # the first line is one of two; each of them has a past of its own
+    "effort_in_head": {"volatile-prefix", "history-rewritten"},
+    # the time in the head of one client is three quarters, the field in the requests of another one a quarter
+    "clock_and_uncached": {"volatile-prefix"},
+    # who speaks stands in the second sentence, and comes back: the RAM cache alone saves 63 % of what no name does
+    "speaker_in_system": SLOT_TAKEN | {"cache-ram-disabled", "volatile-prefix", "history-rewritten"},
+    # a random mark after 520 tokens of the system prompt, and around each message
+    "delimiter_changes": {"volatile-prefix", "history-rewritten"},
 }
 """Answers after which the day is fixed, by cause."""
 
@@ -162,6 +198,12 @@ NEAR: dict[str, set[str]] = {
     "slots_and_clock": _CHANGED_HEAD,
     "tools_and_slots": {"prefix-diverges-early", "history-rewritten"},
     "checkpoints_off_old_build": {"no-usable-checkpoint"},
+    "overflow_each_turn": {"history-rewritten", "prefix-diverges-early"},
+    "template_switched": _CHANGED_HEAD,
+    "effort_in_head": _CHANGED_HEAD,
+    "clock_and_uncached": {"prefix-diverges-early", "cache-prompt-off"},
+    "speaker_in_system": _CHANGED_HEAD,
+    "delimiter_changes": _CHANGED_HEAD,
 }
 """Answers that say as much as a log without text can show, and how to see more."""
 

@@ -63,6 +63,12 @@ TRUE: dict[str, set[Candidate]] = {
     "image_packed_again": {"head", "body"}, "customer_first": {"head"},
     "slots_and_clock": {"slots", "head"}, "tools_and_slots": {"head", "slots"},
     "checkpoints_off_old_build": {"checkpoint"}, "ram_small_and_restore_failed": {"slots"},
+    "slots_named_in_turn": {"slots"}, "slots_named_ram_off": {"slots"}, "documents_ram_off": {"slots", "steal"},
+    "branches_ram_off": {"steal", "slots"}, "copy_taken_by_sibling": {"steal", "slots"},
+    "kv_purged_uncopied": {"slots"}, "checkpoints_sparse": {"checkpoint"}, "overflow_each_turn": {"body"},
+    "template_switched": {"body"}, "files_move": {"body"}, "results_reordered": {"body"}, "pastes_normalised": {"body"},
+    "effort_in_head": {"head"}, "clock_and_uncached": {"head"}, "speaker_in_system": {"head", "slots"},
+    "delimiter_changes": {"head", "body"},
     "none": {"none"},
     # runs of one scenario each (benchmarks/diagnosis.py)
     "client_prefix_mutation_billing_header_cch": {"head"}, "client_prefix_mutation_billing_header_cc_version": {"head"},

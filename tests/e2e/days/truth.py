@@ -78,8 +78,9 @@ def account(sent: list[Sent]) -> list[Accounted]:
         prompt = tokens(rendered(request.body))
         done = _placed(request, prompt, held, known[request.client])
         out.append(done)
-        # Nobody knows how far a server had come when a client hung up before the first piece of the reply.
-        if not request.cut or _reply(request):
+        # Nobody knows how far a server had come when a client hung up before the first piece of the reply; of a prompt
+        # that it refused it computed nothing.
+        if _reply(request) if request.cut else request.status == 200:
             held.append(_Held(request, prompt, prompt + _reply(request)[:-1]))
             known[request.client] |= runs(prompt)
     return out
