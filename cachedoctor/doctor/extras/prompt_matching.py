@@ -272,6 +272,8 @@ class GivenPrompts:
             found = conversations.told(found, before.prompt, prompt, _modes_before(texts, before.thread, before.prompt))
         if before is not None and _is_of_another(before.prompt, prompt) and not _sums_up(found):
             before = found = None
+        if before is not None and _is_new_version(found, before.prompt, prompt):
+            before = found = None
         if before is None:
             told = _Told(prompt, current, request.seen.released_tokens, _number(request.thread, texts), 0, ended)
         else:
@@ -487,6 +489,17 @@ def _pieces(text: str) -> dict[int, int]:
 def _sums_up(found: PromptDiff | None) -> bool:
     """Whether a prompt asks for a summary of the conversation that the other one is of."""
     return found is not None and found.first is not None and found.first.kind == "compaction-request"
+
+
+def _is_new_version(found: PromptDiff | None, before: Prompt, prompt: Prompt) -> bool:
+    """Whether a question without any reply before it is asked again behind instructions that somebody rewrote.
+
+    These are separate prompts: no reply is continued. A time, a number, or another list of tools is not rewritten text.
+    """
+    if found is None or found.first is None or found.first.kind != "message-edited":
+        return False
+    said = _said(prompt)
+    return said == _said(before) != [] and all(message.get("role") == "user" for message in said)
 
 
 def _instructions(prompt: Prompt) -> str:
