@@ -62,8 +62,23 @@ def votes(requests: Sequence[Request], rotating: frozenset[int] = frozenset()) -
 
 
 def excluded(requests: Sequence[Request], rotating: frozenset[int] = frozenset()) -> frozenset[Candidate]:
-    """Candidates that the run excludes: where one chat runs alone, no other one took its slot or shares its head."""
-    return frozenset({"slots", "steal"}) if _is_alone(requests, rotating) else frozenset()
+    """Candidates that the run excludes.
+
+    Where one chat runs alone, no other one took its slot or shares its head. Where the texts of all that was lost were
+    sent again, no client changed them, and nothing is new.
+    """
+    alone: frozenset[Candidate] = frozenset({"slots", "steal"}) if _is_alone(requests, rotating) else frozenset()
+    return alone | _CLIENTS if _are_kept(requests) else alone
+
+
+_CLIENTS: frozenset[Candidate] = frozenset({"head", "body", "none"})
+
+
+def _are_kept(requests: Sequence[Request]) -> bool:
+    """Whether all prompts that lost tokens are known to begin with what their conversations had sent before."""
+    lost = [one for one in requests if (one.lost_tokens or 0) >= LEAST]
+    kept = (one.text_lcp is not None and one.text_lcp >= (one.reference_tokens or 0) - NEAR for one in lost)
+    return bool(lost) and all(kept)
 
 
 def _is_alone(requests: Sequence[Request], rotating: frozenset[int]) -> bool:
@@ -242,7 +257,7 @@ def _is_kept(request: Request) -> bool:
 def _shared_part(request: Request) -> float | None:
     """Share of its last turn that the prompt begins with; None where the log does not show."""
     reference = request.reference_tokens
-    lcp = request.reference_lcp
+    lcp = request.reference_lcp if request.text_lcp is None else request.text_lcp
     if lcp is None and request.held_thread is not None and request.held_thread == request.thread:
         lcp = request.common_prefix_tokens
     if lcp is None or not reference or request.thread_turn == 0:
