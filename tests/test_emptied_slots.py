@@ -12,11 +12,13 @@ from cachedoctor.diagnosis.rules.context import RuleContext, was_emptied
 from cachedoctor.diagnosis.rules.replaying import Setup
 from cachedoctor.diagnosis.rules.slots.taken import other_held
 from cachedoctor.doctor.findings.history import FindingHistory
-from cachedoctor.model import Facts, Judged, Request, Verdict
+from cachedoctor.model import Facts, Judged, Request, Setting, Verdict
 
+APART = Facts(0, "log", settings={"kv_unified": Setting(False, 1)})
 GOES_ON = {
-    "thread": 0, "held_thread": 0, "thread_turn": 3, "prompt_tokens": 2400, "cached_tokens": 0,
-    "reference_tokens": 2100, "text_lcp": 2100, "lost_tokens": 2100, "lost_server": 2100, "outcome": "reprocessed", "selected_by": "lru",
+    "thread": 0, "held_thread": 0, "thread_turn": 3, "outcome": "reprocessed", "selected_by": "lru", "facts": APART,
+    "prompt_tokens": 2400, "cached_tokens": 0, "reference_tokens": 2100, "text_lcp": 2100, "lost_tokens": 2100,
+    "lost_server": 2100,
 }  # fmt: skip
 
 
@@ -34,8 +36,9 @@ def turn(**fields: Any) -> Request:
         ({"uncached": True}, False),
         ({"text_lcp": 400}, False),
         ({"text_lcp": None}, False),
+        ({"facts": Facts(0, "log", settings={"kv_unified": Setting(True, 1)})}, False),
     ],
-    ids=["own", "similar", "taken", "a-frame", "uncached", "changed", "no-text"],
+    ids=["own", "similar", "taken", "a-frame", "uncached", "changed", "no-text", "one-cache"],
 )
 def test_a_slot_that_was_its_own_has_lost_what_goes_on(fields: dict[str, Any], emptied: bool) -> None:
     """A slot that holds what a prompt begins with is chosen for that, whatever kind of memory the model has."""

@@ -364,10 +364,14 @@ def came_back(r: Request) -> bool:
 
 def was_emptied(r: Request) -> bool:
     """Whether a slot was chosen by its age, and nothing of it reused, though by the texts it had served this conversation
-    last and the prompt begins with all that it held: such a slot is chosen for its content, whatever the memory."""
-    own = r.thread_turn > 0 and r.held_thread == r.thread and r.seen.choice.selected_by == "lru"
+    last and the prompt begins with all that it held: such a slot is chosen for its content, whatever the memory.
+
+    Where slots share one cache, the server itself empties those that are idle.
+    """
+    own = r.thread_turn > 0 and r.held_thread == r.thread and r.facts.setting("kv_unified") is False
     whole = r.text_lcp is not None and r.text_lcp == r.reference_tokens
-    return own and whole and r.outcome == "reprocessed" and not (r.cached_tokens or r.uncached)
+    missed = r.outcome == "reprocessed" and r.seen.choice.selected_by == "lru"
+    return own and whole and missed and not (r.cached_tokens or r.uncached)
 
 
 def passed_over(r: Request) -> bool:

@@ -129,7 +129,7 @@ class Analyzer:
         self._slowest = Slowest()
         self._turns: dict[int, TextTurn] = {}
         self._by_text: dict[int, Request] = {}
-        """The first requests with a given prompt, as turns of the conversations that their texts continue, by number."""
+        """The first requests with a given prompt, as turns of what their texts continue, by their number."""
         self._askers: dict[int, ClientName] = {}
         """Clients of the last requests whose prompts were given with the log, by their number."""
         self._settled = False
