@@ -55,7 +55,10 @@ def test_a_healthy_log_shows_that_the_cache_works() -> None:
     rules = sum(len(list(RULES.glob(f"{family}/cd*_*.py"))) for family in OF_LLAMA)
     shown = " ".join(" ".join(rows("cases/healthy-dense-b6301/server.log")).split())
     assert shown.startswith("cache works every request reused all it could: 3,538 computed tokens were new text ")
-    assert "slowest turn task 0: 875 ms = 869 ms prompt (2,715 tokens new, 3,124/s) + 5 ms reply (6 tokens)" in shown
+    assert (
+        "slowest turn task 0: 875 ms = 869 ms prompt (2,715 tokens new, 3,124 tokens/s) + 5 ms reply (6 tokens)"
+        in shown
+    )
     assert shown.endswith(f"No findings. {rules} rules checked 4 requests.")
 
 

@@ -103,7 +103,7 @@ def test_a_default_belongs_to_builds(option: Any, low: int | None, high: int | N
 
 def test_the_words_name_the_builds() -> None:
     """For a build that is not known, each name says where it belongs."""
-    assert by_build(server_options.CACHE_IDLE_SLOTS) == "--cache-idle-slots (b8929 and newer), --clear-idle (b8672)"
+    assert by_build(server_options.CACHE_IDLE_SLOTS) == "--cache-idle-slots (b8929 and newer) or --clear-idle (b8672)"
     assert by_build(server_options.CHECKPOINT_EVERY) == "--checkpoint-every-n-tokens (b8352 to b9294)"
     assert by_build(server_options.KV_UNIFIED, off=True) == "--no-kv-unified (b7964 and newer)"
     assert Name("LLAMA_CHAT_TEMPLATE_KWARGS", None, 9294).when == "b9294 and older"

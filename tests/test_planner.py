@@ -114,7 +114,7 @@ def test_one_option_fixes_both_findings_of_a_server() -> None:
         ),
         (
             OptionReplay(2_411, None, 15, 24),
-            "Saving not confirmed: the replay reproduces 15 of 24 requests.",
+            "Saving not confirmed: the replay agrees with the server in 15 of 24 requests.",
         ),
         (
             OptionReplay(2_411, None, 24, 24),

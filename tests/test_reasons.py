@@ -96,7 +96,7 @@ LABELS = {
     "low similarity with every idle slot": r"LRU|lru",
     "slot chosen because its prompt and the new prompt start the same way": r"LCP|lcp|lcs|similarity",
     "the slot holds the beginning of this prompt": r"LCP|lcp|lcs|similarity",
-    "the slot holds most of the new prompt, but keeps less of its own": r"LCP|lcp|lcs|similarity",
+    "the slot holds most of the new prompt, but keeps less of its own content": r"LCP|lcp|lcs|similarity",
     "unused since wake-up": r"LRU|lru",
     "the least recently used slot was chosen": r"LRU|lru",
     "the rejection": r"exceed|larger|too large|context",

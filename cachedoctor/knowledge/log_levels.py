@@ -114,7 +114,7 @@ def show_text(low: int | None, high: int | None) -> tuple[str, list[OptionChange
     variables = _variables(high)
     if not variables:
         return (
-            "this build cannot show the text; use b6900 or newer, or the client's request bodies",
+            "use b6900 or newer, or the client's request bodies; this build cannot show the text",
             [],
         )
     if low is not None and low >= _TEXT and len(variables) == 1:

@@ -84,7 +84,7 @@ def by_build(option: Option, *, off: bool = False) -> str:
     """Words for the names of an option with the builds of each; one-dash aliases are left out."""
     names = option.off if off else option.names
     long = [name for name in names if name.text.startswith("--")] or names
-    return ", ".join(f"{name.text} ({name.when})" for name in long)
+    return " or ".join(f"{name.text} ({name.when})" for name in long)
 
 
 def _names(first: int | None, *texts: str, last: int | None = None) -> tuple[Name, ...]:

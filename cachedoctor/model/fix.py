@@ -67,7 +67,7 @@ class OptionReplay(msgspec.Struct, frozen=True):
             return f"In a replay this saves {saved} of {self.claimed_tokens:,} recomputed tokens."
         if not self.is_explained:
             explained = f"{self.equal:,} of {self.requests:,}"
-            return f"Saving not confirmed: the replay reproduces {explained} requests."
+            return f"Saving not confirmed: the replay agrees with the server in {explained} requests."
         return "Saving not confirmed: this log does not show that the recomputed tokens had been sent before."
 
     @property

@@ -85,7 +85,7 @@ def _forcing_line(session: Session) -> Remedy:
         return _cache_asked(session)
     return Remedy(
         f"To see which cause applies: {words}. A line about forcing full prompt re-processing means that the model's "
-        "memory is the cause; without such a line, the client is.",
+        "memory is the cause; without such a line, the client is the cause.",
         options=changes,
         purpose="look",
     )

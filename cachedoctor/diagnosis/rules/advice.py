@@ -59,7 +59,7 @@ def option(
     if session.program is not None:
         what = f"{what} {session.program} has its own options; its --help shows the name of this option."
     elif name is None:
-        what = f"{what} The name depends on the build: {by_build(known, off=off)}."
+        what = f"{what} The name of this option depends on the build: {by_build(known, off=off)}."
     return Remedy(what, options=changes)
 
 

@@ -464,7 +464,8 @@ def _costs(options: Sequence[OptionChange], session: Session | None) -> list[str
     if (count := values.get("ctx_checkpoints")) is not None and session is not None:
         size, slots = session.sizes.checkpoint, values.get("parallel") or session.n_slots
         if size and slots:
-            found.append(f"--ctx-checkpoints needs up to {count * slots * size:,.0f} MiB of main memory in all slots")
+            room = f"up to {whole:,.0f}" if (whole := count * slots * size) >= 1 else "less than 1"
+            found.append(f"--ctx-checkpoints needs {room} MiB of main memory in all slots")
     if (context := values.get("ctx_size")) is not None and session is not None:
         now = session.setting("n_ctx")
         has = f" instead of {now:,}" if isinstance(now, int) else ""

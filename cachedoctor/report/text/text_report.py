@@ -142,7 +142,7 @@ def _healthy(page: TextPage, view: ReportView) -> None:
 
 def _cannot_tell(page: TextPage, report: Report, why: CannotTell, verbose: bool) -> None:
     """Write that requests could not be assessed, what was seen, and what would make it possible."""
-    share = ": reuse needs two requests" if why.alone else ""
+    share = ": reuse can only be seen in a second request" if why.alone else ""
     _keyed(page, "cannot tell", f"{why.why}{share}")
     _seen(page, report)
     _keyed(page, "to be sure", why.give.removeprefix("To be sure, "))
@@ -212,7 +212,7 @@ def _summary(page: TextPage, view: ReportView, tight: int) -> None:
     report = view.report
     slow = traffic_words.not_the_cache(report) if view.has_causes else None
     if slow is not None:
-        page.cut_row([(f"{'slowest':<{_NARROW}}", KEY)], f"{traffic_words.split(slow)}; not the cache")
+        page.cut_row([(f"{'slowest':<{_NARROW}}", KEY)], f"not caused by the cache: {traffic_words.split(slow)}")
     header.short(page, view, with_account=tight < 4)
     if is_mostly_unknown(report):
         page.facts([(f"{'read':<{_NARROW}}", KEY)], read(report), _NARROW)

@@ -38,13 +38,13 @@ class CannotTell(NamedTuple):
     partly: bool = False
     """True if it can be decided for other requests."""
     alone: bool = True
-    """True if there is nothing to compare with: reuse needs two requests."""
+    """True if there is nothing to compare with: reuse can only be seen in a second request."""
 
     @property
     def sentence(self) -> str:
         """All of it in sentences."""
         missing = f" Missing here: {'; '.join(self.missing)}." if self.missing else ""
-        share = "; reuse needs two requests" if self.alone else ""
+        share = "; reuse can only be seen in a second request" if self.alone else ""
         said = f"Cannot tell{' for' if self.partly else ':'} {self.why}{share}. {self.give}"
         return " ".join(filter(None, (said + missing, self.others)))
 

@@ -225,7 +225,7 @@ def last(finding: Finding, found: DoNow, fix: Fix | None) -> Last:
     if found.options:
         return Last(f"start {_program(finding)} with", found.commands[0])
     if any(r.options and r.commands == found.commands for r in finding.remedies):
-        return Last(f"in {_program(finding)}'s shell, then restart the server:", found.commands[0])
+        return Last(f"in {_program(finding)}'s shell, before a restart:", found.commands[0])
     settings = [s for r in finding.remedies if r.settings and r.commands == found.commands for s in r.settings]
     # whose setting it is must be said where it may be another client
     return Last(f"with {settings[0].client}:" if settings and found.kind == "try" else "", found.commands[0])

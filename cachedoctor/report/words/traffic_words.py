@@ -174,7 +174,7 @@ def _prompt(turn: SlowTurn) -> str:
     (tokens, what), *others = [part for part in parts if part[0]] or [(0, "computed")]
     said = [f"{count(tokens or 0, 'token')} {what}", *(f"{number(n or 0)} {words}" for n, words in others)]
     speed = computed / turn.prompt_ms * 1000
-    return ", ".join(said) + (f", {number(speed)}/s" if speed >= 1 else "")
+    return ", ".join(said) + (f", {number(speed)} tokens/s" if speed >= 1 else "")
 
 
 def _share_again(turn: SlowTurn) -> float | None:
@@ -190,12 +190,12 @@ def _share_again(turn: SlowTurn) -> float | None:
 def reason(turn: SlowTurn, report: Report) -> str:
     """Say in one sentence why it took so long."""
     if turn.reply_ms is not None and turn.reply_ms > turn.prompt_ms:
-        return "mostly the reply: limited by the machine, not the cache"
+        return "most of the time went to the reply: the machine limits it, not the cache"
     again = _share_again(turn)
     if again is None:
         return "this log does not show how much of the prompt could have been reused"
     if again >= 0.5:
-        return "mostly text that had been computed before: the cache was lost"
+        return "most of the prompt time went to text that had been computed before: the cache was lost"
     return f"limited by the machine, not the cache; try {', '.join(['shorter prompts', *_faster(report)])}"
 
 

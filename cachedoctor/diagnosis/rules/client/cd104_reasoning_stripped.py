@@ -72,7 +72,7 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
         kit.marked(
             r,
             ("n_past", "common prefix"),
-            ("select", "the slot holds most of the new prompt, but keeps less of its own"),
+            ("select", "the slot holds most of the new prompt, but keeps less of its own content"),
             kit.RECOMPUTED,
         )[0],
         kit.marked(r, kit.REUSED, ("new", "the new prompt"), ("old", "the slot's content")),

@@ -39,7 +39,7 @@ AGAIN = 64
 """Bytes: what two texts have in common by chance."""
 _TWO_SESSIONS = kit.RuledOut(
     "shared-prefix-steal",
-    "not excluded: two sessions with the same system prompt that alternate on the slot can have the same lengths; the request bodies show which case it is",
+    "not excluded: two sessions with the same system prompt, alternating on the slot, would log the same prompt lengths; the request bodies show which case it is",
 )
 
 _SEPARATE = kit.RuledOut(

@@ -355,8 +355,8 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
 _WHOSE = {
     "slot": "An idle slot still held a prompt as long as this conversation's last prompt, but too little of that prompt matches. ",
     "ram": "The RAM cache held a prompt as long as this conversation's last prompt, but that prompt did not match. ",
-    True: "Each request on this slot is longer than the previous one, as in one conversation, so the start of the prompt changed. A single change of this kind may be a new conversation with the same beginning. ",
-    False: "Another conversation had taken the slot, and the RAM copy of this conversation did not match either. ",
+    True: "Each request on this slot is longer than the previous one, as in one conversation. The start of that conversation's prompt therefore changed. If it changed only once, this may be a new conversation with the same beginning. ",
+    False: "Another conversation had taken the slot, and the new prompt did not match the RAM copy of this conversation. ",
     None: "Either the start of this conversation's prompt changed, or another conversation held the slot. ",
 }
 

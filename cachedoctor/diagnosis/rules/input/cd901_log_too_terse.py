@@ -116,7 +116,12 @@ def _memory(s: kit.RuleContext) -> list[kit.RuledOut]:
     if s.facts.memory == "attention":
         return [kit.RuledOut("no-usable-checkpoint", "this model's memory can go back to any token")]
     if s.facts.memory is None:
-        return [kit.RuledOut("no-usable-checkpoint", "not excluded: no line shows whether the memory can go back")]
+        return [
+            kit.RuledOut(
+                "no-usable-checkpoint",
+                "not excluded: no line shows whether this model's memory can go back to an earlier token",
+            )
+        ]
     off = s.facts.setting("ctx_checkpoints")
     name = "checkpoints-disabled" if off is None and not s.request.checkpoints_shown else "no-usable-checkpoint"
     return [kit.RuledOut(name, f"not excluded: {s.facts.memory} memory can only go back to checkpoints")]
@@ -130,7 +135,7 @@ def _caching(s: kit.RuleContext) -> list[kit.RuledOut]:
     erased = kit.RuledOut(
         "slot-erased", "not excluded: the slot may have been erased through the API; this log does not show it"
     )
-    off = kit.RuledOut("cache-prompt-off", "not excluded: nothing was reused, as with cache_prompt false")
+    off = kit.RuledOut("cache-prompt-off", "not excluded: with cache_prompt false, the server also reuses nothing")
     return [off, erased] if r.seen.choice.selected_by == "lru" else [off]
 
 
@@ -204,7 +209,9 @@ def _symptom(g: kit.MatchGroup) -> kit.FindingText:
                 kit.RuledOut(
                     "no-usable-checkpoint", f"a checkpoint of {kit.n(at_hand[1])} tokens was inside the common prefix"
                 ),
-                kit.RuledOut("cache-prompt-off", "not excluded: nothing was reused, as with cache_prompt false"),
+                kit.RuledOut(
+                    "cache-prompt-off", "not excluded: with cache_prompt false, the server also reuses nothing"
+                ),
                 kit.RuledOut(
                     "checkpoint-restore-failed",
                     "not excluded: the line that would show this cause is missing or hidden at this log level",
@@ -245,7 +252,7 @@ def _deciding(session: kit.Session) -> str:
         lines.append('"Checking checkpoint with [a, b] against N" (b8352 and newer; from b9873 on with -lv 4)')
     if not lines:
         return 'The line "n_past = N, cache_tokens.size() = ..." shows the cause.'
-    return f"Look for {' or '.join(lines)}. If N is small, the client or another conversation is the cause; if N is near the slot's length, the server is."
+    return f"Look for {' or '.join(lines)}. If N is small, the client or another conversation is the cause; if N is near the slot's length, the server is the cause."
 
 
 def _turns(session: kit.Session) -> kit.Remedy:

@@ -37,7 +37,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     """Say how the context is divided."""
     f = g.numbers
     return kit.FindingText(
-        f"a prompt of {kit.n(f['tokens'])} tokens did not fit into a slot of {kit.n(f['limit'])} (the context is divided among {f['slots']} slots): {kit.times(g.count)} rejected",
+        f"a prompt of {kit.n(f['tokens'])} tokens did not fit into a slot of {kit.n(f['limit'])} tokens (the context is divided among {f['slots']} slots): {kit.times(g.count)} rejected",
         f"Without unified KV memory each of the {f['slots']} slots gets an equal part of -c.",
         [
             kit.Remedy("Use one slot, which gets the whole context.", options=kit.as_typed("--parallel 1")),

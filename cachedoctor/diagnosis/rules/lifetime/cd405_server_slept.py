@@ -41,12 +41,13 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
                 g.session,
                 server_options.SLEEP,
                 "3600",
-                "If the pause was short: let the server wait longer before it sleeps, or remove the option (-1, the default, never sleeps).",
+                "If the pause was short: let the server wait longer before it sleeps, or remove the option (with the default, -1, it never sleeps).",
             )
         ],
         [
             kit.RuledOut(
-                "server-restarted", "the process continued, because it logs that it wakes up, and task numbers continue"
+                "server-restarted",
+                "the log shows that the server wakes up and task numbers continue, so the process did not end",
             )
         ],
         ["https://github.com/ggml-org/llama.cpp/pull/18228"],

@@ -157,7 +157,7 @@ def _is_servers(r: kit.Request) -> bool:
     return (r.lost_client or 0) <= (r.lost_server or 0)
 
 
-_SPREAD = "from b9873 on a checkpoint is made at every user message (from b9538 on, only at the last one)"
+_SPREAD = "from b9873 on, the server makes a checkpoint at every user message (b9538 to b9872: only at the last one)"
 """Where newer builds make checkpoints."""
 _SOURCES = ["https://github.com/ggml-org/llama.cpp/pull/15293", "https://github.com/ggml-org/llama.cpp/pull/20288"]
 

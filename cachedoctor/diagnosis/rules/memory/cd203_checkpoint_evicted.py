@@ -59,13 +59,15 @@ def _longer_list(g: kit.MatchGroup) -> kit.Remedy:
     alone = g.count == 1
     more = f["behind"] if alone else max(f["behind"], g.session.sizes.short) + 1  # what is kept for one takes a place
     kept = (
-        "would have kept this checkpoint" if alone else "is the smallest limit that keeps the checkpoints needed here"
+        f"a limit of {limit + more} would have kept this checkpoint"
+        if alone
+        else f"{limit + more} is the smallest limit that keeps the checkpoints needed here"
     )
     return advice.option(
         g.session,
         server_options.CTX_CHECKPOINTS,
         str(limit + more),
-        f"Keep more checkpoints per slot. {held} {limit + more} {kept}.{_memory(f['size'], more)}",
+        f"Keep more checkpoints per slot. {held} {kept}.{_memory(f['size'], more)}",
     )
 
 

@@ -124,8 +124,8 @@ def _why(f: dict[str, Any], session: kit.Session) -> str:
         return "A recurrent state saved exactly at the end of the common prefix is usable, but these builds accept only a state saved before that end (b6751 to b8353, b9294)."
     if f["memory"]:
         return (
-            "The memory reached back to position 0, so nothing was missing. If the common prefix is inside the window, the threshold is 0. If no "
-            "checkpoint begins at position 0 either, b8672 and newer reject even memory that begins at position 0."
+            "The memory reached back to position 0, so nothing was missing. If the common prefix is inside the window, the threshold is 0. "
+            "b8672 and newer then reject even memory that begins at position 0, unless a checkpoint begins there."
         )
     cut = "" if f["b"] < f["lcp"] else "Restored sliding-window memory can be truncated to the common prefix. "
     if session.at_least(FIXED) is True and cut:
@@ -148,7 +148,7 @@ def _shown(f: dict[str, Any]) -> str:
 def say(g: kit.MatchGroup) -> kit.FindingText:
     """Say which comparison failed and from which build on it is right."""
     f = g.numbers
-    compared = "" if f["memory"] else f"; checkpoint [{f['a']}, {f['b']}], threshold {f['threshold']}"
+    compared = "" if f["memory"] else f"; checkpoint at positions [{f['a']}, {f['b']}], threshold {f['threshold']}"
     at_hand = "the memory's content" if f["memory"] else f"[{f['a']}, {f['b']}]"
     return kit.FindingText(
         f"{_claim(f)}: {kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}{compared}",

@@ -55,7 +55,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
         f"Prompts were evicted or not saved (first at line {f['line']}), so a conversation that continued found neither its slot nor a RAM copy.",
         [advice.cache_ram(g.session), advice.more_slots(g.session)],
         [
-            kit.RuledOut("cache-ram-disabled", "the cache is on, because it evicts prompts"),
+            kit.RuledOut("cache-ram-disabled", "the log shows evictions, so the RAM cache is on"),
             kit.RuledOut("prefix-diverges-early", "the slot held another conversation"),
         ],
         ["https://github.com/ggml-org/llama.cpp/pull/16391", "https://github.com/ggml-org/llama.cpp/pull/25070"],
@@ -75,14 +75,14 @@ def alone(session: kit.Session) -> list[kit.SessionFinding]:
     if kit.stated(session, "evicted") is None:
         claim = f"{what} did not fit into {within} and was not saved"
     else:
-        fit = f": about {limit / size:,.0f} prompts of that size fit" if known and size else ""
+        fit = f": the cache holds about {limit / size:,.0f} prompts of that size" if known and size else ""
         claim = f"{what} was evicted from {within} to make room{fit}"
     words = kit.FindingText(
         claim,
         "An evicted prompt costs time only if its conversation continues: neither slot nor RAM then has the prompt, which is computed from the start. This log does not show whether the conversation continued.",
         [advice.cache_ram(session), advice.more_slots(session)],
         [
-            kit.RuledOut("cache-ram-disabled", "the cache is on, because it evicts prompts"),
+            kit.RuledOut("cache-ram-disabled", "the log shows evictions, so the RAM cache is on"),
             kit.RuledOut("never-came-back", "not excluded: if the conversation had ended, nothing was lost"),
         ],
         ["https://github.com/ggml-org/llama.cpp/pull/16391", "https://github.com/ggml-org/llama.cpp/pull/25070"],

@@ -41,7 +41,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     return kit.FindingText(
         f"a side request of {kit.n(f['length'])} tokens took slot {r.slot} from a conversation of {kit.n(f['reference'])} tokens: "
         f"{kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}",
-        "Clients send short extra requests between the turns: titles, summaries, tags, sub-tasks. With another system prompt such a request shares nothing with the conversation, and overwrites the conversation if no other slot is free.",
+        "Clients send short extra requests between the turns: titles, summaries, tags, sub-tasks. Such a request has another system prompt, so it shares nothing with the conversation. If no other slot is free, the request overwrites the conversation.",
         [
             advice.slots(g.session, (g.session.n_slots or 1) + 1, "Give side requests their own slot."),
             advice.cache_ram(g.session),

@@ -85,13 +85,13 @@ def _apart(g: kit.MatchGroup) -> list[kit.Remedy]:
     if own - foreign < 0.1:
         name = (
             "Let the client choose its slot: send id_slot with each request, one number per session. A higher -sps cannot separate "
-            f"the sessions here: another session's prompt matches {foreign:.0%} of the new prompt, and the session's own prompt {own:.0%}."
+            f"the sessions here: another session's prompt matches {foreign:.0%} of the new prompt, and the session's own prompt matches {own:.0%}."
         )
         return [advice.slots(g.session, slots, f"{name} This needs {slots} slots.") if new else kit.Remedy(name)]
     value = f"{(foreign + own) / 2:.2f}"
     what = (
-        f"require more similarity before a slot in use is taken: another session's prompt matches {foreign:.0%} of the new prompt here, and the "
-        f"session's own prompt {own:.0%}. Below the threshold the server takes the least recently used slot."
+        f"require more similarity before a prompt takes a slot in use: here another session's prompt matches {foreign:.0%} of the new prompt, and the "
+        f"session's own prompt matches {own:.0%}. Below the threshold the server takes the least recently used slot."
     )
     if not new:
         return [advice.option(g.session, server_options.SIMILARITY, value, f"{what[0].upper()}{what[1:]}")]

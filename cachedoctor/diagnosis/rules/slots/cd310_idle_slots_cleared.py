@@ -63,7 +63,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
             kit.RuledOut(
                 "slot-held-other-prompt", "the slot was cleared while idle, before another conversation took it"
             ),
-            kit.RuledOut("cache-ram-disabled", "the cache is on, because it evicts prompts"),
+            kit.RuledOut("cache-ram-disabled", "the log shows evictions, so the RAM cache is on"),
         ],
         ["https://github.com/ggml-org/llama.cpp/pull/20993"],
     )

@@ -47,11 +47,11 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
             advice.slots(
                 session,
                 count,
-                f"Give every conversation a slot ({count} here), and let the client choose its slot {name}. More slots alone do not keep prompts apart that begin alike. A larger RAM cache does not help either, because this copy was not evicted.",
+                f"Give every conversation a slot ({count} here), and let the client choose its slot {name}. With more slots alone, prompts that begin alike may still get the same slot. A larger RAM cache does not help either, because this copy was not evicted.",
             )
         ],
         [
-            kit.RuledOut("cache-ram-too-small", "this copy was taken, not evicted"),
+            kit.RuledOut("cache-ram-too-small", "this copy was not evicted: another conversation took it"),
             kit.RuledOut(
                 "history-rewritten",
                 "the texts show that this conversation kept its history"

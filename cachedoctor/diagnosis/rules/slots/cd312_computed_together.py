@@ -131,7 +131,7 @@ def sent_twice(session: kit.Session) -> list[kit.SessionFinding]:
         return []
     requests, worst = sum(twins.requests for twins in found), max(found, key=lambda twins: twins.tokens)
     words = kit.FindingText(
-        f"{kit.times(requests)} came while another request of exactly the same length was running ({kit.n(len(found))} different lengths): up to {kit.n(tokens)} "
+        f"{kit.times(requests)} arrived while another request of exactly the same length was running ({kit.n(len(found))} different lengths): up to {kit.n(tokens)} "
         "tokens computed twice",
         "A request may be sent again before the first answer: after a timeout, in two attempts at once, or by two instances of a program. The second request gets another slot and is recomputed, because a slot cannot use tokens that another slot is computing. The log does not show that these prompts are the same, but different prompts rarely have the same length again and again.",
         [
@@ -146,7 +146,7 @@ def sent_twice(session: kit.Session) -> list[kit.SessionFinding]:
             kit.RuledOut("several-answers", "a request for several answers (n) is counted once"),
         ],
     )
-    line = (worst.mark, f"began while another prompt of {kit.n(worst.length)} tokens was running")
+    line = (worst.mark, f"began while another request of {kit.n(worst.length)} prompt tokens was running")
     return [kit.SessionFinding(words, "twice", [line], severity="note", confidence="low")]
 
 

@@ -25,7 +25,7 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
     is_proven = r.reference_lcp is not None
     found = (
         r.marks["ram_unsearched"],
-        "the prompt begins with an entry of the RAM cache" if is_proven else "the entry",
+        "the prompt begins with the text of an entry in the RAM cache" if is_proven else "the entry",
     )
     shown = kit.marked(r, ("ram_copy", "when that entry was made"), kit.REUSED, kit.RECOMPUTED)
     choice = (r.marks["select"], "no search in the RAM cache follows this choice")
@@ -38,10 +38,10 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     why = (
         f"The request named slot {r.slot}, which was empty. Up to b11549 the server then skips the search in the RAM cache."
         if f["empty"]
-        else f"Slot {r.slot} held a shorter text, for example from a slot file. The prompt keeps this whole text, so up to b11549 the server does not look for the longer copy in the RAM cache."
+        else f"Slot {r.slot} held a shorter text, for example from a slot file. The new prompt begins with this whole text, so up to b11549 the server does not look for the longer copy in the RAM cache."
     )
     return kit.FindingText(
-        f"the RAM cache held this conversation and was not searched: {kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}",
+        f"the RAM cache held this conversation, but was not searched: {kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}",
         why,
         [_remedy(is_empty=f["empty"])],
         []
@@ -62,5 +62,5 @@ def _remedy(*, is_empty: bool) -> kit.Remedy:
 
 
 RULE = kit.rule(
-    __name__, "The RAM cache held the conversation and was not searched", decide, prove, say, on=("ram_unsearched",)
+    __name__, "The RAM cache held the conversation, but was not searched", decide, prove, say, on=("ram_unsearched",)
 )
