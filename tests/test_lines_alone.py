@@ -83,7 +83,7 @@ def findings(log: str) -> list[dict[str, Any]]:
         ),
         (
             "srv    load_model: prompt cache is enabled, size limit: 4096 MiB\n" + MAKING_ROOM,
-            "CD304", "note", "medium", 2, "1,822.0 MiB was evicted from the RAM prompt cache of 4,096 MiB to make room: about 2 prompts of",
+            "CD304", "note", "medium", 2, "1,822.0 MiB was evicted from the RAM prompt cache of 4,096 MiB to make room: the cache holds about 2 prompts of",
         ),
         (MAKING_ROOM, "CD304", "note", "medium", 1, "a prompt of 1,822.0 MiB was evicted from the RAM prompt cache to make room"),
         (

@@ -310,7 +310,7 @@ def checkpoint_cost(session: Session, count: int) -> str:
     size = session.sizes.checkpoint
     if size is None:
         return "Each checkpoint costs main memory: tens to hundreds of MiB on large models."
-    return f"Each checkpoint takes {_mib(size)} of main memory here; {count} take up to {_mib(count * size)} per slot."
+    return f"Each checkpoint takes {_mib(size)} of main memory here; {count} checkpoints take up to {_mib(count * size)} per slot."
 
 
 # ---- what this log cannot show

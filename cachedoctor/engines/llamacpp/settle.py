@@ -567,7 +567,7 @@ def _completed(
         return held, found, None  # no more than was reused: how much else there was is unknown
     found["held_tokens"] = span
     if high is None:
-        return replace(held, tokens=low), found, "at least the end of its checkpoints"
+        return replace(held, tokens=low), found, "at least up to the end of the slot's checkpoints"
     return replace(held, tokens=(low + high + 1) // 2), found, "common prefix / f_keep"
 
 

@@ -44,7 +44,7 @@ def computed(totals: Totals) -> str:
     why = f"{count(totals.unknown_requests, 'request')} ended without timings"
     if not totals.processed_tokens:
         return f"unknown: {rest} ({share} of the prompt tokens) were not reused, and {why}"
-    return f"{known}; unknown for {rest} ({share}): {why}"
+    return f"{known}; {rest} ({share}) may also have been computed: {why}"
 
 
 def memory(mib: float) -> str:

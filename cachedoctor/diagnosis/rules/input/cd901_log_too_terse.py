@@ -188,7 +188,7 @@ def _small(g: kit.MatchGroup) -> kit.FindingText:
         f"Requests for a title or a topic look the same. Prompts shorter than {least} tokens are not checked (min-prompt-tokens).",
         [
             kit.Remedy(
-                "If a long prompt is slow, give the lines of that request; its length is shown after n_tokens or progress.",
+                "If a long prompt is slow, give the lines of that request; the prompt's length is shown after n_tokens or progress.",
                 purpose="look",
             )
         ],

@@ -75,7 +75,7 @@ def _memory(size: float | None, more: int) -> str:
     """Say what ``more`` checkpoints of so many MiB cost; nothing where the log does not show."""
     if size is None:
         return ""
-    return f" Each costs {_mib(size)} of main memory ({more} more: {_mib(more * size)} per slot)."
+    return f" Each checkpoint costs {_mib(size)} of main memory ({more} more: {_mib(more * size)} per slot)."
 
 
 def say(g: kit.MatchGroup) -> kit.FindingText:

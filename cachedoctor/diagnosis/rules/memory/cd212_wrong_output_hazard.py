@@ -50,7 +50,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     if f["kind"] == "window":
         claim = f"in {kit.times(g.count)} a checkpoint older than a change of the prompt was restored: tokens {kit.n(f['from'])} to {kit.n(f['to'])} of the checkpoint are no longer in the prompt, so the answer may be wrong"
         why = "The prompt had diverged from the slot's content inside the checkpoint's window, but the checkpoint was kept. These builds only drop checkpoints that begin after the divergence, not checkpoints that end after it. The log cannot show whether the answer is wrong."
-        update = f"PR #20671 (in b{FIXED}, not in b8353) drops checkpoints of this kind."
+        update = f"PR #20671 drops checkpoints of this kind; b{FIXED} has it, b8353 does not."
     else:
         claim = f"in {kit.times(g.count)} a slot file was restored over another conversation, and then a checkpoint of that conversation was used: the first {kit.n(f['to'])} tokens may belong to another prompt"
         why = f"The length of {kit.n(f['held'])} tokens shows that the restored content is not the slot's last conversation. In these builds, restoring a file does not clear the slot's checkpoints, so an old checkpoint was used for the new content. If both prompts are the same up to that point, nothing is wrong."

@@ -67,7 +67,7 @@ def alone(session: kit.Session) -> list[kit.SessionFinding]:
 def _text(claim: str, session: kit.Session, place: str = "") -> kit.FindingText:
     return kit.FindingText(
         claim,
-        f"With unified KV memory all slots share one KV cache; if a batch finds no room, the server empties whole idle slots{place}.",
+        f"With unified KV memory all slots share one KV cache; if there is no room for a batch, the server empties whole idle slots{place}.",
         [
             advice.more_context(session, "Raise the context size, which all slots share.", pool=True),
             _own_parts(session),
