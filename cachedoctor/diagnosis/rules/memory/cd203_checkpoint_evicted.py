@@ -52,7 +52,7 @@ def _longer_list(g: kit.MatchGroup) -> kit.Remedy:
     default = server_options.CTX_CHECKPOINTS.default_at(*advice.span(g.session))
     limit = f["limit"] or (default if isinstance(default, int) else 32)
     held = (
-        f"The limit was {limit} checkpoints;"
+        f"The limit was {limit};"
         if f["limit"]
         else f"The default is {limit}, and this log does not show the limit in use;"
     )
@@ -75,7 +75,7 @@ def _memory(size: float | None, more: int) -> str:
     """Say what ``more`` checkpoints of so many MiB cost; nothing where the log does not show."""
     if size is None:
         return ""
-    return f" Each checkpoint costs {_mib(size)} of main memory ({more} more: {_mib(more * size)} per slot)."
+    return f" Each costs {_mib(size)} of main memory ({more} more: {_mib(more * size)} per slot)."
 
 
 def say(g: kit.MatchGroup) -> kit.FindingText:
