@@ -357,7 +357,7 @@ def open_(**fields: Any) -> list[SessionFinding]:
 def test_much_of_a_log_is_open() -> None:
     (found,) = open_()
     assert (found.severity, found.confidence, found.unless) == ("note", "low", ("CD109",))
-    assert found.words.claim.startswith("10,000 of 40,000 prompt tokens were reused, and this log cannot show why")
+    assert found.words.claim.startswith("only 10,000 of 40,000 prompt tokens were reused, and this log cannot show why")
     assert found.evidence == [(LINE, "the request with the most tokens that were new text or recomputed")]
 
 

@@ -156,10 +156,16 @@ def _note(words: kit.FindingText, found: kit.Undecided, unless: tuple[str, ...] 
     return kit.SessionFinding(words, "", [line], severity="note", confidence="low", unless=unless)
 
 
+def _few(found: kit.Undecided) -> str:
+    """Say how little was reused."""
+    only = "only " if found.cached_tokens else ""
+    return f"{only}{kit.n(found.cached_tokens)} of {kit.n(found.prompt_tokens)} prompt tokens were reused"
+
+
 def _nearly_nothing(session: kit.Session, found: kit.Undecided) -> kit.SessionFinding:
     """Say that a large part of all prompt tokens was computed and may have been computed before."""
     words = kit.FindingText(
-        f"{kit.n(found.cached_tokens)} of {kit.n(found.prompt_tokens)} prompt tokens were reused, and this log cannot show why: "
+        f"{_few(found)}, and this log cannot show why: "
         f"{kit.n(found.tokens)} tokens in {found.requests:,} requests were new text or recomputed",
         "Lengths alone do not show which conversation a prompt belongs to. Prompts that have nothing in common are computed in full, which is fine. Conversations that alternate on too few slots look the same, and so does a client that changes the "
         "beginning of every prompt.",
@@ -181,7 +187,7 @@ def _nearly_nothing(session: kit.Session, found: kit.Undecided) -> kit.SessionFi
 def _grown(session: kit.Session, found: kit.Undecided) -> kit.SessionFinding:
     """Say that all these prompts may be turns of one conversation whose beginning changes."""
     words = kit.FindingText(
-        f"{kit.n(found.cached_tokens)} of {kit.n(found.prompt_tokens)} prompt tokens were reused, and this log cannot show why: "
+        f"{_few(found)}, and this log cannot show why: "
         f"each of {found.grown_requests:,} prompts in a row is somewhat longer than the previous one, and shares nothing with it",
         "The turns of one conversation grow in this way. If the client changes the start of every prompt, no slot has the beginning of the next prompt. Separate prompts that grow by chance look the same, and are fine.",
         [advice.billing_header(), *_deciding(session)[:1]],

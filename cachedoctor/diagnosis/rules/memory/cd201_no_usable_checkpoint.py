@@ -109,7 +109,7 @@ def _why_none(g: kit.MatchGroup) -> str:
             "this build makes most checkpoints near the end of the prompt."
         )
     if session.at_least(6751) is False:
-        return "This build makes no checkpoints for hybrid and recurrent models (added between b6628 and b6751)."
+        return "This build makes no checkpoints for hybrid and recurrent models; b6751 and newer make them."
     if f["listed"] or f["held"] == 0:
         return "The slot had no checkpoint at that moment."
     return "This log shows no checkpoint of the slot at that moment."
