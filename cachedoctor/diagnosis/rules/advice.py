@@ -54,7 +54,7 @@ def option(
     names = known.off if off else known.names
     name = name_for(known, low, high, off=off)
     if name is None and session.program is None and lacking(known, low, high, off=off):
-        return Remedy(f"{what} This build does not have the option. Use a build that has {by_build(known, off=off)}.")
+        return Remedy(f"{what} This build has no option for this. Use a build that has {by_build(known, off=off)}.")
     changes = [OptionChange(name or names[0].text, value or None), *also]
     if session.program is not None:
         what = f"{what} {session.program} has its own options; its --help shows the name of this option."
