@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from cachedoctor.diagnosis.account.from_numbers import place
+from cachedoctor.diagnosis.account.from_numbers import place, rows_of
 from cachedoctor.model import Judged, Request, Session, SlotReuse, SlowTurn, Totals
 from cachedoctor.model.terms import MIN_PROMPT_TOKENS
 
@@ -179,7 +179,7 @@ def _rank(turn: SlowTurn) -> tuple[float, int]:
 def _turn(judged: Judged) -> SlowTurn:
     r, sums = judged.request, dict.fromkeys(("reused", "new", "again", "undecided"), 0)
     placed = place(judged)
-    for row, _, tokens in placed:
+    for row, _, tokens in rows_of(placed):
         sums[_SUMMED.get(row, "again")] += tokens
     reused, new, again, undecided = sums.values() if placed else (r.cached_tokens, None, None, None)
     return SlowTurn(
