@@ -28,7 +28,7 @@ _EDIT, _OWN_WISH, _TOGETHER = "CD105", "CD109", "CD312"
 Row = tuple[AccountRow, str | None, int]
 """A row, the code of the rule that gives the cause, and its tokens."""
 Placed = tuple[int, int, Sequence[Row]]
-"""Tokens of a request that were reused, those that no prompt before it had, and rows of all others, if there are any."""
+"""Tokens of a request that were reused, those that no prompt before it had, and rows of all others, if there are."""
 
 
 _Split = tuple[int, int, int]

@@ -344,11 +344,11 @@ class Analyzer:
         judged = []
         for request in finished:
             judged.append(self._ask_again(request) if request.revision else self._ask(request))
-            reopened, self._diagnosis.reopened = self._diagnosis.reopened, []
-            judged += [self._ask_again(replace(one, revision=one.revision + 1)) for one in reopened]
+            if self._diagnosis.reopened:
+                reopened, self._diagnosis.reopened = self._diagnosis.reopened, []
+                judged += [self._ask_again(replace(one, revision=one.revision + 1)) for one in reopened]
         self._keep_by_text([one.request for one in judged])
-        again = any(one.request.revision for one in judged)
-        new = [one for one in judged if not one.request.revision] if again else judged
+        new = [one for one in judged if not one.request.revision]
         self._returns.take(new, self._sessions)
         opened, self._diagnosis.opened = self._diagnosis.opened, []
         self._new += opened
