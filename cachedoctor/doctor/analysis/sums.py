@@ -217,13 +217,16 @@ class RunSlots(msgspec.Struct, gc=False):
     """The slots of one life of a server process."""
 
     session: int
-    requests: int = 0
     slots: dict[int, SlotSeries] = msgspec.field(default_factory=dict)
     """Series by slot number; ``SLOTS`` stands for all from there on."""
 
     def busier(self, other: RunSlots) -> bool:
         """Whether it is the one to show; of two alike the earlier is."""
-        return (self.requests, -self.session) > (other.requests, -other.session)
+        return (self._requests, -self.session) > (other._requests, -other.session)
+
+    @property
+    def _requests(self) -> int:
+        return sum(series.requests for series in self.slots.values())
 
 
 class Reuse(msgspec.Struct, gc=False):
@@ -241,12 +244,10 @@ class Reuse(msgspec.Struct, gc=False):
             r = one.request
             if r.parent is not None:
                 continue
-            slot, prompt, cached, life = r.slot, r.prompt_tokens, r.cached_tokens, self.going.get(r.session)
-            if life is None:
-                life = self._begin(sessions[r.session])
-            life.requests += 1
+            slot, prompt, cached = r.slot, r.prompt_tokens, r.cached_tokens
+            life = self.going.get(r.session) or self._begin(sessions[r.session])
             series = life.slots.get(slot)
-            if series is None or slot == SLOTS:
+            if series is None:
                 series = life.slots.setdefault(slot if 0 <= slot < SLOTS else SLOTS, SlotSeries())
             if prompt is None or cached is None:
                 prompt = cached = 0
