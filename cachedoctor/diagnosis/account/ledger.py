@@ -298,18 +298,20 @@ class Ledger(msgspec.Struct, gc=False):
         if address is None:
             return
         clients = self.servers[r.session].clients
-        if address not in clients:
+        found = clients.get(address)
+        if found is None:
             if self.kept >= KEPT:
                 return
             self.kept += 1
-            clients[address] = Sum()
-        clients[address].add(placed, 1)
+            found = clients[address] = Sum()
+        found.add(placed, 1)
 
     def _of_client(self, name: ClientName) -> Sum:
         """Return the sum of a client, or that of all who came too late to be remembered."""
-        if name not in self.clients and len(self.clients) >= KEPT:
-            name = _OTHER
-        return self.clients.setdefault(name, Sum())
+        found = self.clients.get(name)
+        if found is None:
+            found = self.clients.setdefault(name if len(self.clients) < KEPT else _OTHER, Sum())
+        return found
 
     def merge(self, more: Ledger, requests: int, sessions: int) -> None:
         """Take the ledger of a later part of the logs; so many requests and sessions came before that part."""
