@@ -347,7 +347,8 @@ class Analyzer:
             if self._diagnosis.reopened:
                 reopened, self._diagnosis.reopened = self._diagnosis.reopened, []
                 judged += [self._ask_again(replace(one, revision=one.revision + 1)) for one in reopened]
-        self._keep_by_text([one.request for one in judged])
+        if self._turns:
+            self._keep_by_text([one.request for one in judged])
         new = [one for one in judged if not one.request.revision]
         self._returns.take(new, self._sessions)
         opened, self._diagnosis.opened = self._diagnosis.opened, []
