@@ -284,7 +284,7 @@ class SameLengths(msgspec.Struct, gc=False):
 
     def add(self, r: Request) -> None:
         """Take a request when it ends."""
-        length, processed, recent, line = r.prompt_tokens, r.processed_tokens, self.recent, r.first_line
+        length, processed = r.prompt_tokens, r.processed_tokens
         if length is None or processed is None or length < LEAST:
             return
         thread, lasts = r.thread, self.last
@@ -296,6 +296,7 @@ class SameLengths(msgspec.Struct, gc=False):
                     del lasts[next(iter(lasts))]
             elif last in self.lengths:
                 self.lengths[last].follow(r.outcome == "reused")
+        recent, line = self.recent, r.first_line
         before = recent.pop(length, None)
         if before is not None and before[1] == line:
             recent[length] = before

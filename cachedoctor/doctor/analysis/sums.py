@@ -45,13 +45,7 @@ class Sums:
         for one in judged:
             r = one.request
             if r.parent is None:
-                prompt, cached, processed, ms, outcome = (
-                    r.prompt_tokens,
-                    r.cached_tokens,
-                    r.processed_tokens,
-                    r.prompt_ms,
-                    r.outcome,
-                )
+                prompt, cached, outcome = r.prompt_tokens, r.cached_tokens, r.outcome
                 requests += 1
                 if prompt is not None:
                     if prompt < least and (outcome in _LOST or (r.cut and r.lost_tokens)):
@@ -59,6 +53,7 @@ class Sums:
                     if cached is not None:
                         prompts += prompt
                         reused += cached
+                        processed, ms = r.processed_tokens, r.prompt_ms
                         if processed is None:
                             self.unknown_tokens += prompt - cached
                             self.unknown_requests += 1
@@ -138,7 +133,8 @@ class Slowest(msgspec.Struct, gc=False):
         least, kept = self.least, self.kept
         for one in judged:
             r = one.request
-            if r.prompt_ms and ((r.seen.reply_ms or 0.0) + r.prompt_ms > least or r.index in kept):
+            ms = r.prompt_ms
+            if ms and ((r.seen.reply_ms or 0.0) + ms > least or r.index in kept):
                 self.add(one)
                 least = self.least
 

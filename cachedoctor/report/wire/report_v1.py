@@ -43,7 +43,8 @@ _UPTIME = late(rb"\d{1,9}\.\d\d\.\d\d\d\.\d\d\d(?= )")
 def encode_request(judged: Judged) -> bytes:
     """One request as a JSON object without newline."""
     r, said = judged.request, judged.verdict
-    seen, thread, before, lost, derived = r.seen, r.thread, r.before, r.lost_tokens, r.derived
+    seen, thread, before = r.seen, r.thread, r.before
+    lost, derived = r.lost_tokens, r.derived
     choice, asked = seen.choice, seen.asked
     client, server = _split(judged) if lost else (r.lost_client, r.lost_server)
     nobody = asked.client is None and asked.endpoint is None and judged.asker is None
