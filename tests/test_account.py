@@ -12,7 +12,7 @@ from conftest import CASES, content_of, given_of, json_of, prompts_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cachedoctor.diagnosis.account.from_numbers import place
+from cachedoctor.diagnosis.account.from_numbers import place, rows_of
 from cachedoctor.diagnosis.account.ledger import Ledger
 from cachedoctor.model import Dropped, Judged, Mark, Request, Verdict
 
@@ -30,8 +30,7 @@ def turn(**fields: Any) -> Request:
 
 
 def rows(request: Request, *codes: str, **verdict: Any) -> dict[str, int]:
-    placed = place(Judged(request, Verdict(codes, **verdict)))
-    return {row: tokens for row, _, tokens in placed}
+    return {row: tokens for row, _, tokens in rows_of(place(Judged(request, Verdict(codes, **verdict))))}
 
 
 # ---- a request
@@ -75,19 +74,19 @@ def test_the_same_numbers_without_a_cause_blame_nobody() -> None:
 
 def test_a_prefix_that_the_server_did_not_give_back() -> None:
     lost = turn(cached_tokens=0, lost_tokens=2000, outcome="reprocessed")
-    assert place(Judged(lost, Verdict(("CD202",)))) == [("new", None, 300), ("server", "CD202", 2000)]
+    assert rows_of(place(Judged(lost, Verdict(("CD202",))))) == [("new", None, 300), ("server", "CD202", 2000)]
 
 
 def test_each_side_has_a_cause_of_its_own() -> None:
     """58 tokens match, of which the server gave back 30; what only says that the log lacks something is not a cause."""
     both = turn(cached_tokens=30, common_prefix_tokens=58, lost_tokens=1970, outcome="reprocessed")
     for codes in (("CD202", "CD101"), ("CD901", "CD101", "CD202")):
-        assert place(Judged(both, Verdict(codes, avoidable_tokens=1970))) == [
+        assert rows_of(place(Judged(both, Verdict(codes, avoidable_tokens=1970)))) == [
             ("reused", None, 30), ("new", None, 300),
             ("client", "CD101", 1942), ("server", "CD202", 28),
         ]  # fmt: skip
     lost = turn(cached_tokens=0, lost_tokens=2000, outcome="reprocessed")
-    assert place(Judged(lost, Verdict(("CD901",)))) == [("new", None, 300), ("server", None, 2000)]
+    assert rows_of(place(Judged(lost, Verdict(("CD901",))))) == [("new", None, 300), ("server", None, 2000)]
 
 
 def test_what_the_build_had_to_reuse_is_unexplained() -> None:
@@ -257,7 +256,7 @@ def test_what_several_requests_computed_at_once() -> None:
         "reference_tokens": 0, "common_prefix_tokens": None, "lost_tokens": None, "text_lcp": 0,
         "together_tokens": 2622,
     }  # fmt: skip
-    assert place(Judged(turn(**burst), Verdict(("CD312",)))) == [
+    assert rows_of(place(Judged(turn(**burst), Verdict(("CD312",))))) == [
         ("new", None, 198), ("together", "CD312", 2622),
     ]  # fmt: skip
     assert rows(turn(**{**burst, "cached_tokens": 1000})) == {"reused": 1000, "new": 198, "together": 1622}
@@ -304,7 +303,7 @@ def test_a_request_that_wished_for_no_cache() -> None:
 
 @pytest.mark.parametrize("missing", ["prompt_tokens", "cached_tokens"])
 def test_what_is_not_known_is_not_placed(missing: str) -> None:
-    assert place(Judged(turn(**{missing: None}))) == []
+    assert place(Judged(turn(**{missing: None}))) is None
 
 
 @given(
@@ -327,7 +326,7 @@ def test_the_rows_add_up(
         together_tokens=together, held_tokens=shared,
         reference_lcp=copy,
     )  # fmt: skip
-    placed = place(Judged(request, Verdict(tuple(codes), expected, (), avoidable)))
+    placed = rows_of(place(Judged(request, Verdict(tuple(codes), expected, (), avoidable))))
     if prompt is None or cached is None or cached > prompt:
         assert placed == []
     else:

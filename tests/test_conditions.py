@@ -191,11 +191,13 @@ def test_prompts_of_one_length_that_were_at_work_at_once() -> None:
 
 def grown(*prompts: int, outcome: str = "cold", cached: int = 0) -> tuple[int, int]:
     """Tokens and number of prompts that may be turns; each request leaves its prompt and five tokens of a reply."""
-    found = GrownPrompts()
+    found, before = GrownPrompts(), None
     for line, prompt in enumerate(prompts, 1):
         seen = made.observed(released_tokens=prompt + 5)
         marks = {"start": Mark(line, b"launch")}
-        found.add(made.request(seen=seen, marks=marks, outcome=outcome, prompt_tokens=prompt, cached_tokens=cached))
+        turn = made.request(seen=seen, marks=marks, outcome=outcome, prompt_tokens=prompt, cached_tokens=cached)
+        found.add(turn, before)
+        before = turn
     return found.tokens, found.requests
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 import msgspec
@@ -24,8 +25,10 @@ _EDIT, _OWN_WISH, _TOGETHER = "CD105", "CD109", "CD312"
 """History changed; the request itself switched the cache off; several requests with the same beginning came at once."""
 
 
-Placed = tuple[AccountRow, str | None, int]
-"""A row, the code of the rule that gives the cause, and its tokens; every request has two such entries."""
+Row = tuple[AccountRow, str | None, int]
+"""A row, the code of the rule that gives the cause, and its tokens."""
+Placed = tuple[int, int, Sequence[Row]]
+"""Tokens of a request that were reused, those that no prompt before it had, and rows of all others, if there are."""
 
 
 _Split = tuple[int, int, int]
@@ -33,15 +36,15 @@ _Split = tuple[int, int, int]
 _NOTHING: _Split = (0, 0, 0)
 
 
-def place(judged: Judged) -> list[Placed]:
-    """Give every prompt token of a request a row; none where its length, or what was reused of it, is unknown.
+def place(judged: Judged) -> Placed | None:
+    """Give every prompt token of a request a row; None where its length, or what was reused of it, is unknown.
 
     A child of an ``n > 1`` request has no prompt of its own.
     """
     r = judged.request
     prompt, cached, common = r.prompt_tokens, r.cached_tokens, r.common_prefix_tokens
-    if r.parent is not None or prompt is None or cached is None or cached > prompt:
-        return []
+    if r.parent is not None or not prompt or cached is None or cached > prompt:
+        return None
     computed, together, split = prompt - cached, 0, _NOTHING
     if r.together_tokens:
         together = max(0, min(r.together_tokens, prompt) - cached)
@@ -49,10 +52,8 @@ def place(judged: Judged) -> list[Placed]:
     whole = (common is None or common <= cached) and (r.reference_tokens or 0) <= cached and r.text_lcp is None
     if not whole or r.outcome == "cold":
         split = _split(judged, prompt, cached)
-    if split == _NOTHING and not together:
-        if cached and computed:
-            return [("reused", None, cached), ("new", None, computed)]
-        return [("reused", None, cached)] if cached else [("new", None, computed)] if computed else []
+    if split is _NOTHING and not together:
+        return cached, computed, ()
     codes = judged.verdict.codes
     client, server, undecided = _decided(judged, split) if split[2] else split
     if client and _first(codes, True) in judged.verdict.left_open:
@@ -71,9 +72,7 @@ def place(judged: Judged) -> list[Placed]:
     elif not unexplained and server and _first(codes, False) is None and is_behind_checkpoint(r):
         rounding = min(server, (r.common_prefix_tokens or 0) - cached)
         server -= rounding
-    rows: list[Placed] = [("reused", None, cached)] if cached else []
-    if new := computed - client - server - undecided - rounding - together:
-        rows.append(("new", None, new))
+    rows: list[Row] = []
     if client:
         rows.append(("client", _first(codes, True), client))
     if server != unexplained:
@@ -86,7 +85,14 @@ def place(judged: Judged) -> list[Placed]:
         rows.append(("unexplained", None, unexplained))
     if undecided:
         rows.append(("undecided", None, undecided))
-    return rows
+    return cached, computed - client - server - undecided - rounding - together, rows
+
+
+def rows_of(placed: Placed | None) -> list[Row]:
+    """All rows of a request that have tokens, in their order; none where it is not placed."""
+    reused, new, rest = placed or (0, 0, ())
+    plain: tuple[Row, Row] = ("reused", None, reused), ("new", None, new)
+    return [row for row in (*plain, *rest) if row[2]]
 
 
 def _behind(together: int, split: _Split) -> _Split:
@@ -278,17 +284,19 @@ class SameLengths(msgspec.Struct, gc=False):
 
     def add(self, r: Request) -> None:
         """Take a request when it ends."""
-        length, processed, recent, line = r.prompt_tokens, r.processed_tokens, self.recent, r.first_line
+        length, processed = r.prompt_tokens, r.processed_tokens
         if length is None or processed is None or length < LEAST:
             return
-        if r.thread is not None:
-            last = self.last.pop(r.thread, None)
-            self.last[r.thread] = length
+        thread, lasts = r.thread, self.last
+        if thread is not None:
+            last = lasts.pop(thread, None)
+            lasts[thread] = length
             if last is None:
-                if len(self.last) > RECENT:
-                    del self.last[next(iter(self.last))]
+                if len(lasts) > RECENT:
+                    del lasts[next(iter(lasts))]
             elif last in self.lengths:
                 self.lengths[last].follow(r.outcome == "reused")
+        recent, line = self.recent, r.first_line
         before = recent.pop(length, None)
         if before is not None and before[1] == line:
             recent[length] = before
@@ -356,17 +364,15 @@ class GrownPrompts(msgspec.Struct, gc=False):
     requests: int = 0
     mark: Mark | None = None
     """The last of them."""
-    _left: int | None = None
     _steps: int = 0
     _waiting: int = 0
 
-    def add(self, r: Request) -> None:
-        """Take a request when it ends."""
-        left, self._left = self._left, r.seen.released_tokens
-        if r.outcome != "cold":
-            self._steps = 0
-            return
+    def add(self, r: Request, before: Request | None) -> None:
+        """Take a first prompt when it ends, and the request that ended before it."""
+        left = None if before is None else before.seen.released_tokens
         prompt, cached = r.prompt_tokens, r.cached_tokens
+        if before is not None and before.outcome != "cold":
+            self._steps = 0
         if not left or prompt is None or cached is None or cached >= SIMILAR * prompt or not extends(prompt, left):
             self._steps = 0
             return

@@ -14,6 +14,7 @@ from cachedoctor.diagnosis.account.asking import asker
 from cachedoctor.diagnosis.account.from_numbers import (
     GrownPrompts,
     Placed,
+    Row,
     SameLengths,
     begins_alike,
     place,
@@ -39,8 +40,6 @@ KEPT = 4096
 """Maximum number of conversations, and of clients, that are remembered; later ones count only in the server's sums."""
 
 _SERVER = ("server", "unexplained")
-_PLAIN = frozenset({"reused", "new"})
-"""Rows that leave no question."""
 
 Scope = Literal["log", "server", "conversation", "client"]
 _OTHER = ClientName("other", "")
@@ -76,19 +75,23 @@ class Sum:
         }
         """Sums by row and by code of the rule that gives the cause; most requests have only the first two."""
 
-    def add(self, placed: list[Placed], sign: int) -> None:
+    def add(self, placed: Placed | None, sign: int) -> None:
         """Count a request, or take it back."""
-        if not placed:
+        if placed is None:
             self.not_placed += sign
             return
         self.requests += sign
-        for row, code, tokens in placed:
-            if row == "reused":
-                cell = self.reused
-            elif row == "new":
-                cell = self.new
-            else:
-                cell = self.cells.get((row, code)) or self._begin(row, code)
+        reused, new, rest = placed
+        if reused:
+            cell = self.reused
+            cell.tokens += sign * reused
+            cell.requests += sign
+        if new:
+            cell = self.new
+            cell.tokens += sign * new
+            cell.requests += sign
+        for row, code, tokens in rest:
+            cell = self.cells.get((row, code)) or self._begin(row, code)
             cell.tokens += sign * tokens
             cell.requests += sign
 
@@ -157,10 +160,10 @@ class Unexplained(msgspec.Struct, gc=False):
         if r.thread_turn and (r.held_thread != r.thread or r.restored_from_ram) and r.text_lcp is None:
             self.returns += sign * (r.restored_from_ram is True or _displaced(r))
 
-    def question(self, judged: Judged, placed: list[Placed], sign: int) -> None:
+    def question(self, judged: Judged, rows: Sequence[Row], sign: int) -> None:
         """Count the rows of a request that leave a question, or take them back."""
         r, undecided = judged.request, 0
-        for row, _, tokens in placed:
+        for row, _, tokens in rows:
             if row == "undecided":
                 undecided += tokens
             elif row in _SERVER and not judged.verdict.named:
@@ -211,6 +214,8 @@ class RunAccounts(msgspec.Struct, gc=False):
     worst: Worst | None = None
     lengths: SameLengths = msgspec.field(default_factory=SameLengths)
     grown: GrownPrompts = msgspec.field(default_factory=GrownPrompts)
+    last: Request | None = None
+    """The request that ended last."""
 
     def whole(self) -> Sum:
         """Add up all of its requests."""
@@ -243,11 +248,11 @@ class Ledger(msgspec.Struct, gc=False):
     kept: int = 0
     """Servers, conversations and clients by address."""
 
-    def add(self, judged: Judged, sign: int = 1) -> list[Placed]:
+    def add(self, judged: Judged, sign: int = 1) -> Placed | None:
         """Count a request that was judged, and return its rows; ``sign`` -1 takes it back."""
         r = judged.request
         if r.parent is not None:
-            return []
+            return None
         placed, thread = place(judged), r.thread
         server = self.servers.get(r.session) or self._begin(r.session)
         found = None if thread is None else server.conversations.get(thread)
@@ -256,11 +261,13 @@ class Ledger(msgspec.Struct, gc=False):
             server.unexplained.add(r, sign)
         if sign > 0 and not r.revision:
             server.lengths.add(r)
-            server.grown.add(r)
-        if not placed or placed[-1][0] in _PLAIN:  # rows are in their order
+            if r.outcome == "cold":
+                server.grown.add(r, server.last)
+            server.last = r
+        if placed is None or not placed[2]:
             return placed
-        server.unexplained.question(judged, placed, sign)
-        left = sum([tokens for row, code, tokens in placed if _open(row, code)])
+        server.unexplained.question(judged, placed[2], sign)
+        left = sum([tokens for row, code, tokens in placed[2] if _open(row, code)])
         if sign > 0 and left and (server.worst is None or left > server.worst.tokens):
             server.worst = Worst(left, r.index, r.marks.get("select") or r.marks["start"])
         return placed
@@ -278,7 +285,7 @@ class Ledger(msgspec.Struct, gc=False):
         server.conversations[thread] = found = Sum()
         return found
 
-    def add_client(self, judged: Judged, placed: list[Placed]) -> None:
+    def add_client(self, judged: Judged, placed: Placed | None) -> None:
         """Count a request that is final for the client that asked: who that was is in a line after its end."""
         r = judged.request
         asked = r.seen.asked
@@ -291,18 +298,20 @@ class Ledger(msgspec.Struct, gc=False):
         if address is None:
             return
         clients = self.servers[r.session].clients
-        if address not in clients:
+        found = clients.get(address)
+        if found is None:
             if self.kept >= KEPT:
                 return
             self.kept += 1
-            clients[address] = Sum()
-        clients[address].add(placed, 1)
+            found = clients[address] = Sum()
+        found.add(placed, 1)
 
     def _of_client(self, name: ClientName) -> Sum:
         """Return the sum of a client, or that of all who came too late to be remembered."""
-        if name not in self.clients and len(self.clients) >= KEPT:
-            name = _OTHER
-        return self.clients.setdefault(name, Sum())
+        found = self.clients.get(name)
+        if found is None:
+            found = self.clients.setdefault(name if len(self.clients) < KEPT else _OTHER, Sum())
+        return found
 
     def merge(self, more: Ledger, requests: int, sessions: int) -> None:
         """Take the ledger of a later part of the logs; so many requests and sessions came before that part."""
@@ -335,7 +344,7 @@ class Ledger(msgspec.Struct, gc=False):
             grown.tokens, grown.requests,
         )  # fmt: skip
 
-    def accounts(self, names: Mapping[str, str], recent: Iterable[tuple[Judged, list[Placed]]] = ()) -> list[Account]:
+    def accounts(self, names: Mapping[str, str], recent: Iterable[tuple[Judged, Placed | None]] = ()) -> list[Account]:
         """The whole log first, then servers, conversations, clients.
 
         ``names``: of the rules, by code; ``recent``: requests that are not final, and are counted for no client yet,
@@ -358,7 +367,7 @@ class Ledger(msgspec.Struct, gc=False):
             shown += [entry for entry in entries if entry.sum.counts][:SHOWN]
         return [_account(entry, names) for entry in shown]
 
-    def _clients(self, recent: Iterable[tuple[Judged, list[Placed]]]) -> list[_OwnedAccount]:
+    def _clients(self, recent: Iterable[tuple[Judged, Placed | None]]) -> list[_OwnedAccount]:
         """The accounts of all clients, with the requests that are not counted for them yet."""
         found: dict[tuple[int, str], Sum] = {}
         for session, server in self.servers.items():
@@ -374,7 +383,7 @@ class Ledger(msgspec.Struct, gc=False):
     def by_client(
         self,
         names: Mapping[str, str],
-        recent: Iterable[tuple[Judged, list[Placed]]] = (),
+        recent: Iterable[tuple[Judged, Placed | None]] = (),
         callers: Sequence[Mapping[ClientName, int]] = (),
     ) -> list[ClientAccount]:
         """The clients that computed most again, then all others together, then requests without a known client.

@@ -371,10 +371,11 @@ def was_emptied(r: Request) -> bool:
 
     Where slots share one cache, the server itself empties those that are idle.
     """
+    if r.text_lcp is None or r.text_lcp != r.reference_tokens:
+        return False
     own = r.thread_turn > 0 and r.held_thread == r.thread and r.facts.setting("kv_unified") is False
-    whole = r.text_lcp is not None and r.text_lcp == r.reference_tokens
     missed = r.outcome == "reprocessed" and r.seen.choice.selected_by == "lru"
-    return own and whole and missed and not (r.cached_tokens or r.uncached)
+    return own and missed and not (r.cached_tokens or r.uncached)
 
 
 def passed_over(r: Request) -> bool:

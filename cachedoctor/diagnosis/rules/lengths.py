@@ -124,12 +124,12 @@ def typed(turns: Sequence[kit.Request]) -> bool:
 
     A user types, and the editor sends the text before the cursor and then the text after it.
     """
+    if len(turns) < TYPED or turns[0].thread_turn == 0:
+        return False
     places = [turn.common_prefix_tokens or 0 for turn in turns]
     rests = [(turn.reference_tokens or 0) - place for turn, place in zip(turns, places, strict=True)]
     return (
-        len(turns) >= TYPED
-        and turns[0].thread_turn > 0
-        and min(rests) > SAME_PLACE
+        min(rests) > SAME_PLACE
         and len(set(rests)) >= FALLS
         and all(before < after for before, after in pairwise(places))
         and all(before >= after for before, after in pairwise(rests))
@@ -138,8 +138,13 @@ def typed(turns: Sequence[kit.Request]) -> bool:
 
 def ends_alike(turns: Sequence[kit.Request], least: int) -> bool:
     """Whether each of these prompts diverges from the previous one before an end of one length."""
-    ends = [(a.prompt_tokens or 0) - (b.common_prefix_tokens or 0) for a, b in pairwise(turns)]
-    return len(ends) >= least and min(ends) > SAME_PLACE and max(ends) - min(ends) <= SAME_LENGTH
+    ends: list[int] = []
+    for before, after in pairwise(turns):
+        end = (before.prompt_tokens or 0) - (after.common_prefix_tokens or 0)
+        if end <= SAME_PLACE:
+            return False  # it continued the previous one
+        ends.append(end)
+    return len(ends) >= least and max(ends) - min(ends) <= SAME_LENGTH
 
 
 def in_variants(s: kit.RuleContext) -> bool:
@@ -149,9 +154,11 @@ def in_variants(s: kit.RuleContext) -> bool:
     them. Prompts of a conversation also diverge at one place if a value there changes, but they grow.
     """
     pairs = [pair for pair in pairwise(s.history) if _part_alike(*pair)]
+    if len(pairs) < 2:
+        return False
     grows = all((after.prompt_tokens or 0) > (before.prompt_tokens or 0) + SAME_LENGTH for before, after in pairs)
     goes_on = any((b.common_prefix_tokens or 0) >= (a.prompt_tokens or 0) for a, b in pairwise(s.history))
-    return len(pairs) >= 2 and not (grows or goes_on)
+    return not (grows or goes_on)
 
 
 def _part_alike(before: kit.Request, after: kit.Request) -> bool:

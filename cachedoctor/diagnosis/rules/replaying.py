@@ -193,14 +193,13 @@ def agrees(found: Decision, request: Request, setup: Setup) -> bool:
 
 def shown(request: Request, setup: Setup) -> bool:
     """Whether a search for checkpoints would be in this log."""
-    return request.tried is not None or setup.prints_searches
+    return request.checkpoints_shown or request.seen.tried is not None or setup.prints_searches
 
 
 def searched(request: Request) -> bool:
     """Whether the log shows that the server searched for a checkpoint."""
-    return bool(
-        request.seen.checks or request.seen.forced or request.restored or request.seen.oldest_position is not None
-    )
+    seen = request.seen
+    return bool(seen.checks or seen.forced or seen.restored or seen.oldest_position is not None)
 
 
 def _common(request: Request, setup: Setup, build: int) -> set[int]:

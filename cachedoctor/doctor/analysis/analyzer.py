@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -123,7 +124,7 @@ class Analyzer:
         self._sessions = self._lives.sessions
         self._sums = Sums()
         self._ledger = Ledger()
-        self._told: dict[int, tuple[Judged, list[Placed]]] = {}
+        self._told: dict[int, tuple[Judged, Placed | None]] = {}
         """The last requests as they are counted in the account, by their number."""
         self._reuse = Reuse()
         self._slowest = Slowest()
@@ -343,11 +344,12 @@ class Analyzer:
         judged = []
         for request in finished:
             judged.append(self._ask_again(request) if request.revision else self._ask(request))
-            reopened, self._diagnosis.reopened = self._diagnosis.reopened, []
-            judged += [self._ask_again(replace(one, revision=one.revision + 1)) for one in reopened]
-        self._keep_by_text([one.request for one in judged])
-        again = any(one.request.revision for one in judged)
-        new = [one for one in judged if not one.request.revision] if again else judged
+            if self._diagnosis.reopened:
+                reopened, self._diagnosis.reopened = self._diagnosis.reopened, []
+                judged += [self._ask_again(replace(one, revision=one.revision + 1)) for one in reopened]
+        if self._turns:
+            self._keep_by_text([one.request for one in judged])
+        new = [one for one in judged if not one.request.revision]
         self._returns.take(new, self._sessions)
         opened, self._diagnosis.opened = self._diagnosis.opened, []
         self._new += opened
@@ -381,19 +383,20 @@ class Analyzer:
 
     def _account(self, judged: list[Judged]) -> None:
         """Count requests in the account, those that are judged again in the place of what they were."""
-        told, ledger = self._told, self._ledger
+        told, add = self._told, self._ledger.add
         for one in judged:
-            if self._claims is not None:
-                self._claims.note(one)
-            number = one.request.index
-            if one.request.revision:
-                before = told.pop(number, None)
+            r = one.request
+            if r.revision:
+                before = told.pop(r.index, None)
                 if before is None:
                     continue  # final: it is too far back
-                ledger.add(before[0], -1)
-            told[number] = one, ledger.add(one)
-            if len(told) > OPEN:
-                ledger.add_client(*told.pop(next(iter(told))))
+                add(before[0], -1)
+            told[r.index] = one, add(one)
+        if self._claims is not None:
+            for one in judged:
+                self._claims.note(one)
+        for number in list(islice(told, max(0, len(told) - OPEN))):
+            self._ledger.add_client(*told.pop(number))
 
     def _ask_again(self, request: Request) -> Judged:
         """Judge a request again that was given before; by its number it takes the place of what it was."""

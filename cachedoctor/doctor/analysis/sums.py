@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from cachedoctor.diagnosis.account.from_numbers import place
+from cachedoctor.diagnosis.account.from_numbers import place, rows_of
 from cachedoctor.model import Judged, Request, Session, SlotReuse, SlowTurn, Totals
 from cachedoctor.model.terms import MIN_PROMPT_TOKENS
 
@@ -45,13 +45,7 @@ class Sums:
         for one in judged:
             r = one.request
             if r.parent is None:
-                prompt, cached, processed, ms, outcome = (
-                    r.prompt_tokens,
-                    r.cached_tokens,
-                    r.processed_tokens,
-                    r.prompt_ms,
-                    r.outcome,
-                )
+                prompt, cached, outcome = r.prompt_tokens, r.cached_tokens, r.outcome
                 requests += 1
                 if prompt is not None:
                     if prompt < least and (outcome in _LOST or (r.cut and r.lost_tokens)):
@@ -59,6 +53,7 @@ class Sums:
                     if cached is not None:
                         prompts += prompt
                         reused += cached
+                        processed, ms = r.processed_tokens, r.prompt_ms
                         if processed is None:
                             self.unknown_tokens += prompt - cached
                             self.unknown_requests += 1
@@ -138,7 +133,8 @@ class Slowest(msgspec.Struct, gc=False):
         least, kept = self.least, self.kept
         for one in judged:
             r = one.request
-            if r.prompt_ms and ((r.seen.reply_ms or 0.0) + r.prompt_ms > least or r.index in kept):
+            ms = r.prompt_ms
+            if ms and ((r.seen.reply_ms or 0.0) + ms > least or r.index in kept):
                 self.add(one)
                 least = self.least
 
@@ -179,7 +175,7 @@ def _rank(turn: SlowTurn) -> tuple[float, int]:
 def _turn(judged: Judged) -> SlowTurn:
     r, sums = judged.request, dict.fromkeys(("reused", "new", "again", "undecided"), 0)
     placed = place(judged)
-    for row, _, tokens in placed:
+    for row, _, tokens in rows_of(placed):
         sums[_SUMMED.get(row, "again")] += tokens
     reused, new, again, undecided = sums.values() if placed else (r.cached_tokens, None, None, None)
     return SlowTurn(
@@ -217,13 +213,16 @@ class RunSlots(msgspec.Struct, gc=False):
     """The slots of one life of a server process."""
 
     session: int
-    requests: int = 0
     slots: dict[int, SlotSeries] = msgspec.field(default_factory=dict)
     """Series by slot number; ``SLOTS`` stands for all from there on."""
 
     def busier(self, other: RunSlots) -> bool:
         """Whether it is the one to show; of two alike the earlier is."""
-        return (self.requests, -self.session) > (other.requests, -other.session)
+        return (self._requests, -self.session) > (other._requests, -other.session)
+
+    @property
+    def _requests(self) -> int:
+        return sum(series.requests for series in self.slots.values())
 
 
 class Reuse(msgspec.Struct, gc=False):
@@ -241,12 +240,10 @@ class Reuse(msgspec.Struct, gc=False):
             r = one.request
             if r.parent is not None:
                 continue
-            slot, prompt, cached, life = r.slot, r.prompt_tokens, r.cached_tokens, self.going.get(r.session)
-            if life is None:
-                life = self._begin(sessions[r.session])
-            life.requests += 1
+            slot, prompt, cached = r.slot, r.prompt_tokens, r.cached_tokens
+            life = self.going.get(r.session) or self._begin(sessions[r.session])
             series = life.slots.get(slot)
-            if series is None or slot == SLOTS:
+            if series is None:
                 series = life.slots.setdefault(slot if 0 <= slot < SLOTS else SLOTS, SlotSeries())
             if prompt is None or cached is None:
                 prompt = cached = 0

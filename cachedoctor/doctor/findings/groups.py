@@ -155,12 +155,17 @@ class FindingGroups:
         if said is None:
             return 0, 0, None, False, False, ()
         undecided = guessed = True
+        left_open: tuple[str, ...] = ()
         for cost in said.costs:
-            match = cost.match
-            undecided = undecided and (match.undecided or cost.rule.code.startswith(OF_INPUT))
-            guessed = guessed and match.confidence == "low"
+            match, code = cost.match, cost.rule.code
+            if match.undecided:
+                left_open += (code,)
+            elif undecided and not code.startswith(OF_INPUT):
+                undecided = False
+            if match.confidence != "low":
+                guessed = False
         said.whole = self._whole(said)
-        return *said.whole, undecided, guessed, tuple(c.rule.code for c in said.costs if c.match.undecided)
+        return *said.whole, undecided, guessed, left_open
 
     def merge(self, later: FindingGroups) -> None:
         """Count what was said of the requests of a later part of the same logs, which is finished."""

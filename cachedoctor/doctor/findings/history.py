@@ -31,8 +31,7 @@ class PromptSpeed:
         tokens, ms = request.processed_tokens, request.prompt_ms
         if not tokens or not ms or tokens < LEAST:
             return
-        start = request.cached_tokens or 0
-        middle = (start + start + tokens) / 2
+        middle = (request.cached_tokens or 0) + tokens / 2
         area = tokens * middle
         self.count += 1
         self.weight += tokens
@@ -123,7 +122,7 @@ class FindingHistory(msgspec.Struct, gc=False):
             self.balance += tokens
             if len(self.weighed) > RECENT:
                 del self.weighed[next(iter(self.weighed))]
-        known = self.doubts, self.in_turn, self.files, self.emptied
+        known = self.balance < 0, self.in_turn, self.files, self.emptied
         if known == self.told:
             return []
         self.told = known
@@ -136,16 +135,17 @@ class FindingHistory(msgspec.Struct, gc=False):
     def remember(self, judged: Judged) -> None:
         """Take a request; the rules have been asked about it."""
         request = judged.request
-        thread, held, last = request.thread, request.held_thread, self.slots.get(request.slot)
-        if held != thread or request.restored_from_ram:
+        thread = request.thread
+        if request.held_thread != thread or request.restored_from_ram:
             self.returns = self.returns or _changed_slots(request)
-        self.in_turn = self.in_turn or (request.outcome == "reused" and request.thread_turn > 0)
-        if last is not None and last.index < request.index:
-            self.in_turn |= 0 < (request.prompt_tokens or 0) < (last.prompt_tokens or 0)
-        self.files = self.files or "slot_file" in request.marks
-        self.emptied = self.emptied or (was_emptied(request) and _UNEXPLAINED.issuperset(judged.verdict.codes))
-        if not self.strict and request.facts.setting("cache_ram_mib") == 0:
-            self.strict = came_back(request)
+        if not self.in_turn:
+            self.in_turn = self._is_in_turn(request)
+        if "slot_file" in request.marks:
+            self.files = True
+        if not self.emptied and was_emptied(request):
+            self.emptied = _UNEXPLAINED.issuperset(judged.verdict.codes)
+        if not self.strict and came_back(request):
+            self.strict = request.facts.setting("cache_ram_mib") == 0
         if request.revision:
             self._replace(request)
         else:
@@ -156,6 +156,17 @@ class FindingHistory(msgspec.Struct, gc=False):
             turns.append(judged)
             if len(turns) > 1 and turns[-2].request.index >= request.index:
                 _order(turns)
+
+    def _is_in_turn(self, request: Request) -> bool:
+        """Whether a conversation goes on, or a prompt is shorter than the one before it in its slot."""
+        last = self.slots.get(request.slot)
+        if (
+            last is not None
+            and last.index < request.index
+            and 0 < (request.prompt_tokens or 0) < (last.prompt_tokens or 0)
+        ):
+            return True
+        return request.outcome == "reused" and request.thread_turn > 0
 
     def _replace(self, request: Request) -> None:
         """Put a request that is judged again in the place of what it was."""
@@ -204,6 +215,8 @@ class FindingHistory(msgspec.Struct, gc=False):
         """Take the request with this number, which is seen otherwise now, out of its thread and the balance."""
         self.balance -= self.weighed.pop(index, 0)
         for queue in self.threads.values():
+            if not queue or not queue[0].request.index <= index <= queue[-1].request.index:
+                continue
             for judged in queue:
                 if judged.request.index == index:
                     queue.remove(judged)

@@ -43,7 +43,8 @@ _UPTIME = late(rb"\d{1,9}\.\d\d\.\d\d\d\.\d\d\d(?= )")
 def encode_request(judged: Judged) -> bytes:
     """One request as a JSON object without newline."""
     r, said = judged.request, judged.verdict
-    seen, thread, before, lost, derived = r.seen, r.thread, r.before, r.lost_tokens, r.derived
+    seen, thread, before = r.seen, r.thread, r.before
+    lost, derived = r.lost_tokens, r.derived
     choice, asked = seen.choice, seen.asked
     client, server = _split(judged) if lost else (r.lost_client, r.lost_server)
     nobody = asked.client is None and asked.endpoint is None and judged.asker is None
@@ -54,10 +55,10 @@ def encode_request(judged: Judged) -> bytes:
     return _encoder.encode(
         RequestRow(
             r.index, r.session, r.path, r.slot, r.task, r.parent, thread, r.first_line - before, r.last_line - before,
-            r.prompt_tokens, r.cached_tokens, r.processed_tokens, r.generated_tokens, list(derived), r.prompt_ms,
+            r.prompt_tokens, r.cached_tokens, r.processed_tokens, r.generated_tokens, [*derived], r.prompt_ms,
             choice.selected_by, r.similarity, r.f_keep, r.common_prefix_tokens, r.restored_from_ram, checkpoints,
-            lost, r.outcome, r.partial, list(said.codes),
-            said.expected_cached, list(said.replay_missing),
+            lost, r.outcome, r.partial,
+            said.codes, said.expected_cached, said.replay_missing,  # type: ignore[arg-type]  # tuples are written as lists
             None if thread is None else r.thread_turn, r.reference_tokens, r.held_tokens,
             client, server, choice.saved is not None, asked.time, _uptime(r), asked.client,
             asked.endpoint and sanitize.name(asked.endpoint),

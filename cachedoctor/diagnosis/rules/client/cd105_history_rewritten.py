@@ -81,7 +81,7 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
     again = (s.said_last("CD105") or sum(s.said_before("CD105")) >= 2) and not _wanted(s)
     # A single edit or compaction was wanted: no fix would have saved it. Nor is a changed reply sent again as a whole.
     tokens = cost_of_change(s) if again and not _in_last_reply(s) else 0
-    if again and (lengths.one_form(s) or lengths.cursor_moves(s) or s.is_settled("CD105")):
+    if again and (s.is_settled("CD105") or lengths.one_form(s) or lengths.cursor_moves(s)):
         # separate prompts look the same, of which nobody could have reused more
         return kit.Match(0, "low", at_most=s.client_lost, severity="note", undecided=True, settles=True)
     if tokens and (_drops(s) or lengths.constant_end(s, 2) or lengths.in_variants(s)):
