@@ -42,6 +42,8 @@ class Remembered(Protocol):
     order of their lengths."""
     files: bool
     """Slots were filled from files."""
+    one_offs: bool
+    """Most conversations that never went on have one prompt alone."""
     emptied: bool
     """A slot that only one conversation used had lost what that goes on with, by its text, and no line shows why."""
 
@@ -194,6 +196,15 @@ class RuleContext:
         """Whether slots of this server are known to lose what they hold, and none of it was reused here: not even the few
         tokens that prompts of one template have in common, which another conversation in the slot leaves."""
         return self._remembered is not None and self._remembered.emptied and not self.request.cached_tokens
+
+    @property
+    def is_one_off(self) -> bool:
+        """Whether only lengths make it a turn of a conversation that never went on, on a server of single prompts: one of
+        them is longer than an earlier one by chance."""
+        past = self._remembered
+        if past is None or not past.one_offs or self.known or self.request.text_lcp is not None:
+            return False
+        return not any(turn.outcome == "reused" for turn in self.history)
 
     @property
     def is_doubtful(self) -> bool:

@@ -73,6 +73,8 @@ MAX_THREADS = 64
 """Threads remembered per session, as the tracker remembers them; the one unused for longest is forgotten."""
 _UNEXPLAINED = frozenset({"CD901"})
 """Codes that name no cause."""
+ONE_OFFS = 3
+"""Conversations of one prompt from which on such prompts are taken for usual."""
 RECENT = 64
 """Requests after which a request is not reported again; of older requests only the last of each slot is remembered."""
 
@@ -103,13 +105,15 @@ class FindingHistory(msgspec.Struct, gc=False):
     """Slots were filled from files."""
     emptied: bool = False
     """A slot that only one conversation used had lost what that goes on with, by its text, and no line shows why."""
+    one_offs: bool = False
+    """Most conversations that never went on have one prompt alone: a longer one is a turn of another by chance."""
     weighed: dict[int, int] = msgspec.field(default_factory=dict)
     """What the last requests say, by number: tokens of conversations that came back, negative of prompts that had
     changed."""
     balance: int = 0
     """Sum of what all requests say; below 0 the client changes its prompts more than conversations come back."""
-    told: tuple[bool, ...] = (False, False, False, False)
-    """What the rules knew of ``doubts``, ``in_turn``, ``files`` and ``emptied`` when they were asked last."""
+    told: tuple[bool, ...] = (False, False, False, False, False)
+    """What the rules knew of ``doubts``, ``in_turn``, ``files``, ``emptied`` and ``one_offs`` when asked last."""
 
     @property
     def doubts(self) -> bool:
@@ -123,7 +127,7 @@ class FindingHistory(msgspec.Struct, gc=False):
             self.balance += tokens
             if len(self.weighed) > RECENT:
                 del self.weighed[next(iter(self.weighed))]
-        known = self.doubts, self.in_turn, self.files, self.emptied
+        known = self.doubts, self.in_turn, self.files, self.emptied, self.one_offs
         if known == self.told:
             return []
         self.told = known
@@ -156,6 +160,14 @@ class FindingHistory(msgspec.Struct, gc=False):
             turns.append(judged)
             if len(turns) > 1 and turns[-2].request.index >= request.index:
                 _order(turns)
+            if len(turns) <= 2:
+                self._count()
+
+    def _count(self) -> None:
+        """Compare the conversations of one prompt with those of more, of which nothing was reused."""
+        single = sum(len(turns) == 1 for turns in self.threads.values())
+        several = sum(len(turns) > 1 and not any(map(_goes_on, turns)) for turns in self.threads.values())
+        self.one_offs = single >= ONE_OFFS and single > several
 
     def _replace(self, request: Request) -> None:
         """Put a request that is judged again in the place of what it was."""
@@ -240,6 +252,10 @@ class FindingHistory(msgspec.Struct, gc=False):
             r.index < before and 0 <= length - (r.seen.released_tokens or 0) <= slack
             for r in (*self.recent, *self.slots.values())
         )
+
+
+def _goes_on(turn: Judged) -> bool:
+    return turn.request.outcome == "reused"
 
 
 def _still_changes(earlier: Request, index: int) -> bool:

@@ -422,6 +422,8 @@ class ServerRun:
             self.set("kv_purged", True, mark, text=True)
         if slot.released:
             self.close(slot)
+        if slot.thread is not None:
+            self.past.purge(slot.thread, mark)
         self.empty(slot)
 
     # ---- the RAM prompt cache

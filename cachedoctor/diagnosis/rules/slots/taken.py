@@ -17,9 +17,16 @@ def other_held(s: RuleContext) -> bool:
     """The slot had been taken; whether a change of the prompt explains the loss, other rules say."""
     if not s.slot_taken or s.request.seen.choice.t_last == -1 or s.is_infill:
         return False
-    if s.elsewhere or s.is_doubtful or s.is_emptied:
+    if s.elsewhere or s.is_doubtful or s.is_emptied or is_single(s):
         return False
     return not (_by_chance(s) or _shares_less(s) or _in_parallel(s))
+
+
+def is_single(s: RuleContext) -> bool:
+    """Whether it may be a single prompt, as most of this server are: nothing but its length makes it a turn, and no side
+    request, which is a single prompt as well, took the slot."""
+    by_content = s.request.seen.choice.selected_by == "lcp"
+    return s.is_one_off and not (by_content or s.request.slot_named or side_request(s))
 
 
 def _in_parallel(s: RuleContext) -> bool:
