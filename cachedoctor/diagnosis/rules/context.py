@@ -24,6 +24,8 @@ SAVED = 0.5
 """Share of a slot's content: if a prompt keeps less of it, it is saved to the RAM cache first (b6751 and newer)."""
 SHORT = 0.25
 """Longest side request, as a share of the conversation's length."""
+EVEN = 0.25
+"""Share by which a single prompt is longer than the longest one before it at most."""
 EARLY = 0.5
 """Share: a common prefix below this share of reference and prompt ends early."""
 
@@ -38,12 +40,10 @@ class Remembered(Protocol):
     """A slot was chosen by its age although it held more than half of a prompt, without a RAM cache: the similarity that
     the server requires is high."""
     in_turn: bool
-    """A conversation went on, or a prompt was shorter than the one before it in its slot: they do not just come in the
-    order of their lengths."""
+    """A conversation went on, or may have behind a longer prompt of another one in its slot: prompts do not just come in
+    the order of their lengths."""
     files: bool
     """Slots were filled from files."""
-    one_offs: bool
-    """Most conversations that never went on have one prompt alone."""
     emptied: bool
     """A slot that only one conversation used had lost what that goes on with, by its text, and no line shows why."""
 
@@ -56,6 +56,9 @@ class Remembered(Protocol):
 
     def ended_at(self, length: int, slack: int, before: int) -> bool:
         """Whether a request with a number below ``before`` left a slot at this length, or up to ``slack`` below it."""
+
+    def longest_single(self, thread: int | None) -> int:
+        """Tokens of the longest single prompt of another thread, where most that never went on are one; else 0."""
 
     def is_settled(self, thread: int | None, code: str) -> bool:
         """Whether a rule decided what it had left open of a conversation."""
@@ -202,7 +205,9 @@ class RuleContext:
         """Whether only lengths make it a turn of a conversation that never went on, on a server of single prompts: one of
         them is longer than an earlier one by chance."""
         past = self._remembered
-        if past is None or not past.one_offs or self.known or self.request.text_lcp is not None:
+        if past is None or self.known or self.request.text_lcp is not None:
+            return False
+        if (self.request.prompt_tokens or 0) > (1 + EVEN) * past.longest_single(self.request.thread):
             return False
         return not any(turn.outcome == "reused" for turn in self.history)
 

@@ -100,13 +100,13 @@ class FindingHistory(msgspec.Struct, gc=False):
     strict: bool = False
     """The server does not choose slots by a similarity that others choose them by."""
     in_turn: bool = False
-    """A conversation went on, or a prompt was shorter than the one before it in its slot."""
+    """A conversation went on, or may have behind a longer prompt of another one in its slot."""
     files: bool = False
     """Slots were filled from files."""
     emptied: bool = False
     """A slot that only one conversation used had lost what that goes on with, by its text, and no line shows why."""
     one_offs: bool = False
-    """Most conversations that never went on have one prompt alone: a longer one is a turn of another by chance."""
+    """Most conversations that never went on are single prompts."""
     weighed: dict[int, int] = msgspec.field(default_factory=dict)
     """What the last requests say, by number: tokens of conversations that came back, negative of prompts that had
     changed."""
@@ -145,7 +145,8 @@ class FindingHistory(msgspec.Struct, gc=False):
             self.returns = self.returns or _changed_slots(request)
         self.in_turn = self.in_turn or (request.outcome == "reused" and request.thread_turn > 0)
         if last is not None and last.index < request.index:
-            self.in_turn |= 0 < (request.prompt_tokens or 0) < (last.prompt_tokens or 0)
+            goes_on = request.thread_turn > 0 and (request.reference_tokens or 0) <= (request.prompt_tokens or 0)
+            self.in_turn |= goes_on and 0 < (request.prompt_tokens or 0) < (last.prompt_tokens or 0)
         self.files = self.files or "slot_file" in request.marks
         self.emptied = self.emptied or (was_emptied(request) and _UNEXPLAINED.issuperset(judged.verdict.codes))
         if not self.strict and request.facts.setting("cache_ram_mib") == 0:
@@ -161,13 +162,15 @@ class FindingHistory(msgspec.Struct, gc=False):
             if len(turns) > 1 and turns[-2].request.index >= request.index:
                 _order(turns)
             if len(turns) <= 2:
-                self._count()
+                self.one_offs = self.longest_single() > 0
 
-    def _count(self) -> None:
-        """Compare the conversations of one prompt with those of more, of which nothing was reused."""
-        single = sum(len(turns) == 1 for turns in self.threads.values())
-        several = sum(len(turns) > 1 and not any(map(_goes_on, turns)) for turns in self.threads.values())
-        self.one_offs = single >= ONE_OFFS and single > several
+    def longest_single(self, thread: int | None = None) -> int:
+        """Tokens of the longest single prompt of another thread, where most conversations that never went on are single
+        prompts: by chance, the next one is longer than another. Else 0."""
+        others = [turns for number, turns in self.threads.items() if number != thread]
+        single = [turns[0].request.prompt_tokens or 0 for turns in others if len(turns) == 1]
+        several = sum(len(turns) > 1 and not any(map(_goes_on, turns)) for turns in others)
+        return max(single) if len(single) >= max(ONE_OFFS, several + 1) else 0
 
     def _replace(self, request: Request) -> None:
         """Put a request that is judged again in the place of what it was."""

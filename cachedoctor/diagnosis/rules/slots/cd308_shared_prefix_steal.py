@@ -11,9 +11,6 @@ from cachedoctor.knowledge import server_options
 KEEP = 0.5
 """Share of the slot's content from which on the server does not save it to RAM before it is overwritten (b6751)."""
 
-TURNS = 3
-"""Earlier turns from which on lengths alone may make a session: those of single prompts rise by chance."""
-
 
 def _grew(s: kit.RuleContext) -> bool:
     """The bodies show that this conversation only grew, further than what the slot shares with it."""
@@ -46,7 +43,7 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
     ram_would_help = s.facts.at_least(6751) is not False and (r.f_keep or 0) < KEEP
     if ram_would_help or (r.reference_tokens or 0) - s.lcp < kit.MIN_LOST:
         return None
-    few = len(s.history) < max(s.threads, TURNS) and not any(turn.outcome == "reused" for turn in s.history)
+    few = len(s.history) < s.threads and not any(turn.outcome == "reused" for turn in s.history)
     if not given and (few or _shrank(s)):
         # only lengths make a session of it, of few turns: separate prompts behind one instruction look the same
         return kit.Match(s.lost, "low", severity="note", found=False)

@@ -23,10 +23,8 @@ def other_held(s: RuleContext) -> bool:
 
 
 def is_single(s: RuleContext) -> bool:
-    """Whether it may be a single prompt, as most of this server are: nothing but its length makes it a turn, and no side
-    request, which is a single prompt as well, took the slot."""
-    by_content = s.request.seen.choice.selected_by == "lcp"
-    return s.is_one_off and not (by_content or s.request.slot_named or side_request(s))
+    """Whether it may be a single prompt, as most of this server are: nothing but its length makes it a turn."""
+    return s.is_one_off and s.request.seen.choice.selected_by == "lru"
 
 
 def _in_parallel(s: RuleContext) -> bool:
