@@ -134,7 +134,9 @@ class FindingHistory(msgspec.Struct, gc=False):
         return [
             one
             for one in self.recent
-            if self.weighed.get(one.index, 0) > 0 and one.lost_tokens and _still_changes(one, index)
+            if (self.weighed.get(one.index, 0) > 0 or "slot_purged" in one.marks)
+            and one.lost_tokens
+            and _still_changes(one, index)
         ]
 
     def remember(self, judged: Judged) -> None:
