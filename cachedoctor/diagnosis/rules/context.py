@@ -54,6 +54,9 @@ class Remembered(Protocol):
     def beside(self, request: Request) -> list[Request]:
         """Give what other slots served while this request was at work."""
 
+    def taker(self, turn: Request) -> Request | None:
+        """Give the request that its slot served next after an earlier one; None if that is not known."""
+
     def ended_at(self, length: int, slack: int, before: int) -> bool:
         """Whether a request with a number below ``before`` left a slot at this length, or up to ``slack`` below it."""
 
@@ -175,6 +178,12 @@ class RuleContext:
     def beside(self, request: Request) -> list[Request]:
         """Give what other slots served while an earlier request was at work."""
         return [] if self._remembered is None else self._remembered.beside(request)
+
+    @property
+    def taker(self) -> Request | None:
+        """The request that took the slot of this conversation's last turn; the one before this one if that is not known."""
+        found = None if self._remembered is None or not self.history else self._remembered.taker(self.history[-1])
+        return self.slot_before if found is None or found.index >= self.request.index else found
 
     @property
     def returns(self) -> bool:

@@ -46,7 +46,7 @@ def goes_on_earlier(s: kit.RuleContext) -> bool:
 
 def copy_refused(s: kit.RuleContext) -> bool:
     """The thread's last state was saved to RAM, and the cache did not give it back: the new prompt does not match it."""
-    r, facts, before = s.request, s.facts, s.slot_before
+    r, facts, before = s.request, s.facts, s.taker
     if r.ram_refused:
         return True
     if not s.setup.ram_keeps_all or r.restored_from_ram:

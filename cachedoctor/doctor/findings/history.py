@@ -251,6 +251,13 @@ class FindingHistory(msgspec.Struct, gc=False):
                 found.append(r)
         return found[::-1]
 
+    def taker(self, turn: Request) -> Request | None:
+        """Give the request that its slot served next after an earlier one; None if that is no longer known."""
+        if not self.recent or self.recent[0].index > turn.index:
+            return None
+        later = (r for r in self.recent if r.slot == turn.slot and r.index > turn.index)
+        return min(later, key=lambda r: r.index, default=None)
+
     def ended_at(self, length: int, slack: int, before: int) -> bool:
         """Whether a request with a number below ``before`` left a slot at this length, or up to ``slack`` below it."""
         return any(
