@@ -63,6 +63,9 @@ class Remembered(Protocol):
     def longest_single(self, thread: int | None) -> int:
         """Tokens of the longest single prompt of another thread, where most that never went on are one; else 0."""
 
+    def first_prompt(self, thread: int | None) -> int:
+        """Tokens of the first prompt of a thread; 0 if it is not known."""
+
     def is_settled(self, thread: int | None, code: str) -> bool:
         """Whether a rule decided what it had left open of a conversation."""
 
@@ -178,6 +181,13 @@ class RuleContext:
     def beside(self, request: Request) -> list[Request]:
         """Give what other slots served while an earlier request was at work."""
         return [] if self._remembered is None else self._remembered.beside(request)
+
+    @property
+    def is_behind_first(self) -> bool:
+        """Whether the prompt parts from its last turn behind all of the first prompt of its conversation, and more than
+        what a template writes after that."""
+        first = 0 if self._remembered is None else self._remembered.first_prompt(self.request.thread)
+        return self.own_slot is True and 0 < first < (self.lcp or 0) - FRAME
 
     @property
     def taker(self) -> Request | None:

@@ -157,6 +157,21 @@ def _part_alike(before: kit.Request, after: kit.Request) -> bool:
     return place >= LATE * (after.prompt_tokens or 0) and abs((before.common_prefix_tokens or 0) - place) <= SAME_PLACE
 
 
+def moves_on(s: kit.RuleContext) -> bool:
+    """Whether the last prompts of a conversation that grows parted three times in a row, each time further on: so does
+    what stands behind the history, and no head does."""
+    turns = [*s.history[-2:], s.request]
+    if len(turns) < 3 or s.own_slot is not True or any(turn.held_thread != turn.thread for turn in turns):
+        return False
+    places, sizes = [turn.common_prefix_tokens or 0 for turn in turns], [turn.prompt_tokens or 0 for turn in turns]
+    return min(places) > 0 and all(b > a + SAME_PLACE for found in (places, sizes) for a, b in pairwise(found))
+
+
+def in_history(s: kit.RuleContext) -> bool:
+    """Whether the prompt parts behind the head of its conversation, be it in its first half."""
+    return s.is_behind_first or moves_on(s)
+
+
 def in_first_prompt(s: kit.RuleContext) -> bool:
     """The prefix ends inside the first prompt: a new conversation with the same system prompt parts there as well."""
     return s.history[0].prompt_tokens is None or (s.lcp or 0) < s.history[0].prompt_tokens if s.history else True

@@ -88,6 +88,8 @@ class FindingHistory(msgspec.Struct, gc=False):
     slots: dict[int, Request] = msgspec.field(default_factory=dict)
     """The last request of each slot."""
     speed: PromptSpeed = msgspec.field(default_factory=PromptSpeed)
+    firsts: dict[int, int] = msgspec.field(default_factory=dict)
+    """Tokens of the first prompt of each of these threads."""
     latest: int | None = None
     """Thread that was used last; it is the last one in ``threads``."""
     known: set[int] = msgspec.field(default_factory=set)
@@ -161,6 +163,8 @@ class FindingHistory(msgspec.Struct, gc=False):
         if thread is not None:
             turns = self.threads[thread] if thread == self.latest else self._use(thread)
             turns.append(judged)
+            if request.thread_turn == 0:
+                self.firsts[thread] = request.prompt_tokens or 0
             if len(turns) > 1 and turns[-2].request.index >= request.index:
                 _order(turns)
             if len(turns) <= 2:
@@ -188,7 +192,9 @@ class FindingHistory(msgspec.Struct, gc=False):
         queue = self.threads.pop(thread, None)
         if queue is None:
             if len(self.threads) >= MAX_THREADS:
-                del self.threads[next(iter(self.threads))]
+                gone = next(iter(self.threads))
+                del self.threads[gone]
+                self.firsts.pop(gone, None)
             queue = deque(maxlen=WINDOW)
             self.met(thread)
         self.threads[thread] = queue
@@ -206,6 +212,10 @@ class FindingHistory(msgspec.Struct, gc=False):
             for one in self.threads.get(thread, ())
             if code in one.verdict.codes and _still_changes(one.request, request.index)
         ]
+
+    def first_prompt(self, thread: int | None) -> int:
+        """Tokens of the first prompt of a thread; 0 if it is not known."""
+        return 0 if thread is None else self.firsts.get(thread, 0)
 
     def is_settled(self, thread: int | None, code: str) -> bool:
         """Whether a rule decided what it had left open of a thread."""
