@@ -168,7 +168,9 @@ class RuleContext:
         kept = "slot_copy" in r.marks
         elsewhere = self.elsewhere = kept and bool(lost) and r.reference_lcp == r.reference_tokens
         """Another slot held the whole last turn of this conversation, and was not chosen."""
-        taken = bool(lost) and own is False and r.thread_turn > 0 and not (kept or _returned(r) or self.forked)
+        # some builds empty the slot of a further answer at its end
+        other = own is False or (own is None and bool(lost) and self.by_answer)
+        taken = bool(lost) and other and r.thread_turn > 0 and not (kept or _returned(r) or self.forked)
         self.slot_taken = (taken or elsewhere) and not r.uncached
         """A known thread came back to a slot with another's content, nothing from RAM helped, and it lost by it: by its
         text, where that is known, its beginning was still the same."""
@@ -194,6 +196,11 @@ class RuleContext:
         """The request that took the slot of this conversation's last turn; the one before this one if that is not known."""
         found = None if self._remembered is None or not self.history else self._remembered.taker(self.history[-1])
         return self.slot_before if found is None or found.index >= self.request.index else found
+
+    @property
+    def by_answer(self) -> bool:
+        """Whether a further answer to one request (n > 1) took the slot: what that overwrites is not saved to RAM."""
+        return bool(self.history) and self.taker is not None and self.taker.parent is not None
 
     @property
     def returns(self) -> bool:
