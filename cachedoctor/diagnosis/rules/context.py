@@ -229,8 +229,10 @@ class RuleContext:
 
     @property
     def is_one_off(self) -> bool:
-        """Whether only lengths make it a turn of a conversation that never went on, on a server of single prompts: one of
-        them is longer than an earlier one by chance."""
+        """Whether only lengths make it a turn of a conversation that never went on, on a server of single prompts.
+
+        A single prompt is longer than an earlier one by chance.
+        """
         past = self._remembered
         if past is None or self.known or self.request.text_lcp is not None:
             return False

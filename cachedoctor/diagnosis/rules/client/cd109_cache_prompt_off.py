@@ -43,8 +43,7 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
         return None
     kept_all = f_keep is not None and f_keep >= 0.9995
     visible = _shows_forcing(s.facts)
-    # a memory that cannot go back is searched for a checkpoint where the prompt parts from the slot's content, and what
-    # comes of that is printed
+    # memory that cannot go back is searched for a checkpoint where the prompt diverges, and the outcome is printed
     searched = bool(r.seen.checks) or bool(r.restored)
     if not kept_all and s.facts.memory != "attention" and (searched or not visible):
         return None
