@@ -7,6 +7,7 @@ from collections import deque
 import msgspec
 
 from cachedoctor.diagnosis.rules.context import came_back, was_emptied
+from cachedoctor.knowledge.decision import FRAME
 from cachedoctor.model import Judged, Request
 
 LEAST = 256
@@ -73,7 +74,7 @@ MAX_THREADS = 64
 """Threads remembered per session, as the tracker remembers them; the one unused for longest is forgotten."""
 _UNEXPLAINED = frozenset({"CD901"})
 """Codes that name no cause."""
-ONE_OFFS = 3
+ONE_OFFS = 5
 """Conversations of one prompt from which on such prompts are taken for usual."""
 RECENT = 64
 """Requests after which a request is not reported again; of older requests only the last of each slot is remembered."""
@@ -132,12 +133,15 @@ class FindingHistory(msgspec.Struct, gc=False):
         known = self.doubts, self.in_turn, self.files, self.emptied, self.one_offs
         if known == self.told:
             return []
+        # that conversations are in turn says nothing of prompts that share no more than a frame
+        least = FRAME if known[:1] + known[2:] == self.told[:1] + self.told[2:] else -1
         self.told = known
         return [
             one
             for one in self.recent
             if (self.weighed.get(one.index, 0) > 0 or "slot_purged" in one.marks)
             and one.lost_tokens
+            and (one.common_prefix_tokens or 0) > least
             and _still_changes(one, index)
         ]
 
