@@ -149,6 +149,8 @@ class Analyzer:
         """Lines of the open log in the rotations before its open file."""
         self.begin = b""
         """First bytes of the last input."""
+        self._may_quote = False
+        """They may be of a report that quotes lines of a log."""
         self._excerpt = self._held_back()
         self._interrupted = False
         self._new: list[str] = []
@@ -176,7 +178,7 @@ class Analyzer:
                 self._prompts.begin()
         self._before = self._before + self._inputs[-1].lines if continues else 0
         self._servers.begin(LogFile(path, self._before), continues)
-        self._intake, self.begin = Intake(path, line), b""
+        self._intake, self.begin, self._may_quote = Intake(path, line), b"", False
         self._excerpt = self._held_back()
         self._inputs.append(self._intake.info)
         if self._listener is not None:
@@ -190,7 +192,9 @@ class Analyzer:
         """Take bytes of the open input, cut anywhere; returns the codes of findings that are new."""
         if self._intake is None:
             raise RuntimeError("open() comes before feed()")
-        self.begin += chunk[: BEGIN - len(self.begin)]  # a terminal gives one line at a time
+        if len(self.begin) < BEGIN:
+            self.begin += chunk[: BEGIN - len(self.begin)]  # a terminal gives one line at a time
+            self._may_quote = any(code in self.begin for code in _OF_FINDINGS)
         return self._arrived(self._intake.feed(chunk))
 
     def idle(self) -> list[str]:
@@ -256,7 +260,7 @@ class Analyzer:
         self._segments(segments, excerpt=True)
 
     def _arrived(self, segments: list[Segment]) -> list[str]:
-        if segments and any(code in self.begin for code in _OF_FINDINGS):
+        if segments and self._may_quote:
             from cachedoctor.doctor.analysis.own_reports import without_quotes
 
             segments = without_quotes(segments, self.begin)

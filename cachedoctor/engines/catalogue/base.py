@@ -181,8 +181,7 @@ class Event(msgspec.Struct, gc=False):
     lines: Sequence[int] = ()
     """Their line numbers; for lines matched by the fused pattern only if they are not consecutive."""
     texts: Sequence[bytes] = ()
-    """The lines themselves, where the fused pattern matched them; of many those between the first and the last ones
-    are empty. Slot and task are in its match alone."""
+    """The lines themselves, where the fused pattern matched them. Slot and task are in its match alone."""
 
     @property
     def numbers(self) -> Sequence[int]:

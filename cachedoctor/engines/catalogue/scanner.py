@@ -38,20 +38,6 @@ class ScanPlan(msgspec.Struct):
     """Message -> pattern of its line with the following lines that have the same meaning: they are one event."""
 
 
-_FIRST, _LAST = 5, 8
-"""Lines up to the first batch, and from the head of the timing block on."""
-_MANY = 2048
-"""Bytes of fused lines up to which all of them are split."""
-
-
-def _ends_of(text: bytes) -> list[bytes]:
-    """Cut the first and the last of many lines; those between are empty."""
-    between = text.count(b"\n") + 1 - _FIRST - _LAST
-    if between < _LAST:
-        return text.split(b"\n")
-    return [*text.split(b"\n", _FIRST)[:_FIRST], *[b""] * between, *text.rsplit(b"\n", _LAST)[1:]]
-
-
 class Scanner:
     """Scans the segments of one origin."""
 
@@ -80,7 +66,7 @@ class Scanner:
             if group < slot_group:
                 at, end = found.span()
                 at += 1
-                texts = data[at:end].split(b"\n") if end - at < _MANY else _ends_of(data[at:end])
+                texts = data[at:end].split(b"\n")
                 lines = len(texts)
                 begins = line + (1 if at - counted == 1 else count(b"\n", counted, at))
                 line, counted, seen = begins + lines - 1, end, seen + lines
@@ -153,7 +139,7 @@ class Scanner:
 
     def singly(self, event: Event) -> Iterator[Event]:
         """Events of the lines that ``event`` stands for, each read as if the input had been split around it."""
-        for number, line in zip(event.numbers, event.whole.split(b"\n"), strict=True):
+        for number, line in zip(event.numbers, event.texts, strict=True):
             counted, last = self.recognised, self.last_line
             found = list(self.scan(Segment(None, line + b"\n", number)))
             self.recognised, self.last_line = counted, last  # the line was counted with the event

@@ -15,14 +15,15 @@ from cachedoctor.model.bounds import MS, SHARE
 from cachedoctor.model.observed import MAX_CHECKS, Observed, Progressed
 
 # Places in the groups of a match; the first two are slot and task, from the slot prefix that comes before PATTERN.
-NEW_NAME, SIMILARITY, F_KEEP, T_LAST, SAMPLER, STAMP, TASK = range(2, 9)
-"""Groups of a slot choice and of the launch below it; the sampler's is empty, and shows only that the line is there."""
-LAUNCHED = 9
-CONTEXT, PROMPT = 10, 11
-CHECKED, END = 12, 17
+NEW_NAME, SIMILARITY, F_KEEP, T_LAST, SEARCH, SAMPLER, STAMP, TASK = range(2, 10)
+"""Groups of a slot choice, of the lines of the RAM cache, and of the launch below it; the sampler's is empty, and shows
+only that the line is there."""
+LAUNCHED = 10
+CONTEXT, PROMPT = 11, 12
+CHECKED, END = 13, 18
 """After a launch: lines of a search for a checkpoint, and what came of it; the word "cached", the count, the further
 lines; and the end as ``_end_fused`` has it."""
-BATCHES_ALONE, END_ALONE, CHECKING = 28, 32, 43
+BATCHES_ALONE, END_ALONE, CHECKING = 29, 33, 44
 REST = 2
 """Of batches."""
 GRAPHS, IDLE, PATH, OF_END = 5, 8, 9, 11
@@ -56,10 +57,10 @@ def _batches_fused(task: bytes) -> bytes:
     return first + rb"((?:\n" + _SAME + task + rb" \| " + further + rb")*+)(?=\n)"
 
 
-_SERVER = rb"\n" + _STAMP + rb"srv ++" + _NAME + rb"*+: "
+_SERVER = _STAMP + rb"srv ++" + _NAME + rb"*+: "
 _ANSWER = (
-    rb"(?:" + _SERVER + rb"all slots are idle(?=\n)()|)"
-    + rb"(?:" + _SERVER + rb"done request: POST ([!-~]++) ([!-~]++) [0-9]{1,15}+(?=\n)|)"
+    rb"(?:\n" + _SERVER + rb"all slots are idle(?=\n)()|)"
+    + rb"(?:\n" + _SERVER + rb"done request: POST ([!-~]++) ([!-~]++) [0-9]{1,15}+(?=\n)|)"
 )  # fmt: skip
 """What the server says where it has answered; three groups."""
 
@@ -76,12 +77,26 @@ def _end_fused(task: bytes) -> bytes:
     )  # fmt: skip
 
 
-_TASK = rb"(?(9)\9|\2)"
+_MIB = _FLOAT + rb" MiB"
+_SEARCH = (
+    _SERVER + rb"updating prompt cache\n"
+    + _SERVER + rb" ?+- saving prompt with length " + _COUNT + rb", total state size = " + _MIB
+    + rb"(?: \(draft: " + _MIB + rb"\)|)\n"
+    + _SERVER + rb" ?+- looking for better prompt, base f_keep = -?" + _FLOAT + rb", (?:f_|)sim = -?" + _FLOAT + rb"\n"
+    + _SERVER + rb" ?+- cache state: " + _COUNT + rb" prompts, " + _MIB
+    + rb" \(limits: " + _MIB + rb", " + _LONG + rb" tokens(?:, " + _LONG + rb" est|)\)\n"
+    + rb"(?:" + _SERVER + rb" *+- prompt 0x[0-9a-f]++: ++" + _COUNT + rb" tokens, checkpoints: ++" + _COUNT + rb", ++"
+    + _MIB + rb"\n)*+"
+    + _SERVER + rb"prompt cache update took " + _FLOAT + rb" ms\n"
+)  # fmt: skip
+"""A search in the RAM cache that finds nothing better and evicts nothing."""
+_TASK = rb"(?(10)\10|\2)"
 """The task of the launch: below a choice it is in a line of its own."""
 _NEXT = rb"\n" + _SAME + _TASK + rb" \| "
 _CHOICE = (
     rb"selected slot by (?:LCP similarity, (f_|)sim_best = (" + _FLOAT + rb") \(> " + _FLOAT + rb" thold\), f_keep = ("
     + _FLOAT + rb")|LRU, t_last = (-?" + _LONG + rb"))\n"
+    + rb"(?:(" + _SEARCH + rb")|)"
     + rb"(?:" + _SAME + rb"-1 \| sampler chain: " + _REST + rb"\n()|)"
     + _STAMPED + rb"(" + _LONG + rb") \| "
 )  # fmt: skip
@@ -116,7 +131,7 @@ _LAUNCH = (
 )
 
 _ALONE = (
-    rb"(?:" + _batches_fused(rb"\2") + rb"(?:\n" + _SAME + rb"\2 \| |())|)(?(32)|" + _end_fused(rb"\2") + rb")"
+    rb"(?:" + _batches_fused(rb"\2") + rb"(?:\n" + _SAME + rb"\2 \| |())|)(?(33)|" + _end_fused(rb"\2") + rb")"
 )  # fmt: skip
 """Batches, an end, or both: an empty group shows that batches are not followed by an end."""
 
@@ -128,7 +143,10 @@ GROUPS = CHECKING + 1 - NEW_NAME
 
 CREATED = b"created context checkpoint "
 PROGRESS = b"prompt processing"
+_IN_PROGRESS = b"g"
+"""A byte of it that hardly any other of these lines has: it is found faster than the words."""
 READ_CREATED = late(rb"\d{1,10} of (\d{1,10}) \(pos_min = (-?\d{1,15}), pos_max = (-?\d{1,15})")
+READ_SEARCH = late(rb"(?:length|size =|f_keep =|sim =|state:|prompts,) (-?[\d.]+)")
 READ_PROGRESS = late(rb"prompt processing( progress|), n_tokens = +(\d{1,15}), [^\n]*?progress = (\d{1,15}\.\d{1,15})")
 READ_CHECK = late(rb"with \[(-?\d{1,15}), (-?\d{1,15})\] against (-?\d{1,15})")
 READ_RESTORED = late(
@@ -151,16 +169,22 @@ def launch_of(groups: Groups, lines: Sequence[bytes]) -> Launch | None:
     """The launch in lines with these groups; None if they contain none."""
     if groups[LAUNCHED] is None:
         return None
-    name, _, _, t_last, sampler, stamp, task, _, context, _, checks, outcome, cached, _, rest, header = groups[
+    name, _, _, t_last, search, sampler, stamp, task, _, context, _, checks, outcome, cached, _, rest, header = groups[
         NEW_NAME : END + 1
     ]
     shape = (
-        name, t_last is None, task is None, context is None, checks and checks[:1], outcome and outcome[:1], cached,
-        rest and _creates(rest), header,
+        name, t_last is None, search and _wordings(search), task is None, context is None, checks and checks[:1],
+        outcome and outcome[:1], cached, rest and _creates(rest), header,
     )  # fmt: skip
     if task is None:
         return shape, int(groups[1]), 0, stamp_of(lines[0])
-    return shape, int(task), 1 if sampler is None else 2, stamp or b""
+    at = (1 if sampler is None else 2) + (0 if search is None else search.count(b"\n"))
+    return shape, int(task), at, stamp or b""
+
+
+def _wordings(search: bytes) -> tuple[bool, ...]:
+    """What tells the rows of a search in the RAM cache apart."""
+    return b" (draft: " in search, b", f_sim = " in search, b" est)" in search, b" - prompt 0x" in search
 
 
 def shape_of(groups: Groups, lines: int) -> Shape:
@@ -182,7 +206,7 @@ def read(run: ServerRun, event: Event, groups: Groups) -> None:
         return
     _, cached, rest, _, *end = groups[BATCHES_ALONE : END_ALONE + OF_END]
     if cached is not None:
-        _batches(run, slot, task, event, cached, rest, 0, _lines_of(end))
+        _batches(run, slot, task, event, cached, rest, 0, end)
     if end[0] is not None:
         _end(run, slot, slot.request_of(task) or run.attend(slot, task, event.mark(0)), event, end)
 
@@ -194,7 +218,7 @@ def read_launch(run: ServerRun, event: Event, groups: Groups, task: int, at: int
     """Process the launch of a task (line ``at``), the choice before it, and the lines directly after it."""
     slot = run.slot(int(groups[0]))
     if at:
-        _choose(run, slot, event.mark(0), groups)
+        _choose(run, slot, event, groups)
     request = run.launch(slot, task, event.mark(at))
     context, prompt, checks, outcome, _, cached, rest, *end = groups[CONTEXT : END + OF_END]
     if prompt is not None:
@@ -207,7 +231,7 @@ def read_launch(run: ServerRun, event: Event, groups: Groups, task: int, at: int
         at += 1
         _found(run, slot, request, outcome, event.mark(at))
     if cached is not None:
-        _batches(run, slot, task, event, cached, rest, at + 1, _lines_of(end))
+        _batches(run, slot, task, event, cached, rest, at + 1, end)
     if end[0] is not None:
         _end(run, slot, request, event, end)
 
@@ -222,14 +246,24 @@ def _lines_of_answer(end: Sequence[Any]) -> int:
     return (end[IDLE] is not None) + (end[PATH] is not None)
 
 
-def _choose(run: ServerRun, slot: Slot, mark: Mark, groups: Groups) -> None:
-    """Take the choice of a slot."""
-    t_last = groups[T_LAST]
+def _choose(run: ServerRun, slot: Slot, event: Event, groups: Groups) -> None:
+    """Take the choice of a slot, and a search in the RAM cache."""
+    mark, t_last = event.mark(0), groups[T_LAST]
     if t_last is None:
         similarity, keep = float(groups[SIMILARITY]), float(groups[F_KEEP])
         run.choose(slot, mark, "lcp", similarity if similarity <= _WHOLE else None, keep if keep <= _WHOLE else None)
     else:
         run.choose(slot, mark, "lru", None, None, int(t_last))
+    if groups[SEARCH] is not None:
+        _search(run, slot, event, groups[SEARCH])
+
+
+def _search(run: ServerRun, slot: Slot, event: Event, search: bytes) -> None:
+    """Take the lines of the RAM cache, from the second one on."""
+    length, size, keep, similarity, prompts, used = READ_SEARCH.findall(search)
+    run.save(int(length), value_of("mib", size), event.mark(2))
+    slot.ram_searched(event.mark(3), value_of("keep", keep), value_of("keep", similarity))
+    run.ram_state(int(prompts), value_of("mib", used))
 
 
 def _end(run: ServerRun, slot: Slot, request: Observed, event: Event, end: Sequence[Any]) -> None:
@@ -249,15 +283,15 @@ def _end(run: ServerRun, slot: Slot, request: Observed, event: Event, end: Seque
 
 
 def _batches(
-    run: ServerRun, slot: Slot, task: int, event: Event, cached: bytes, rest: bytes, at: int, behind: int
+    run: ServerRun, slot: Slot, task: int, event: Event, cached: bytes, rest: bytes, at: int, end: Sequence[Any]
 ) -> None:
-    """Take the first batch, the line ``at``, and those of later ones; so many lines stand ``behind`` them."""
+    """Take the first batch, the line ``at``, and those of later ones, before the ``end``."""
     if run.first("seq_rm", slot.id, task):
         run.batch(slot, task, int(cached), event.mark(at))
     if not rest:
         return
     request = slot.open
-    if request is not None and request.progress is None and rest.find(PROGRESS) >= 0:
+    if request is not None and request.progress is None and _IN_PROGRESS in rest and PROGRESS in rest:
         said = READ_PROGRESS.search(rest)
         if said is not None:
             request.record_progress(Progressed(int(said[2]), float(said[3]), "all" if said[1] else "computed"))
@@ -266,7 +300,7 @@ def _batches(
         where = rest.rfind(CREATED)
         found = READ_CREATED.match(rest, where + _AFTER)  # its size was read when it was met for the first time
         if found is not None:
-            line = event.numbers[len(event.texts) - 1 - behind - rest.count(b"\n", where)]
+            line = event.numbers[len(event.texts) - 1 - _lines_of(end) - rest.count(b"\n", where)]
             slot.created(created, int(found[2]), int(found[3]), int(found[1]), line)
 
 
@@ -276,13 +310,13 @@ _MOST_MS, _WHOLE = MS.most, SHARE.most
 
 def _checks(run: ServerRun, slot: Slot, task: int, event: Event, looked: bytes, at: int) -> int:
     """Take the lines of a search for a checkpoint, from the line ``at`` on; returns how many there are."""
-    event.texts = event.whole.split(b"\n")  # each of them is kept
-    request = run.attend(slot, task, event.mark(at))
+    first = event.mark(at)
+    request = run.attend(slot, task, first)
     found = READ_CHECK.findall(looked)  # one in each line
-    lines, numbers = event.texts[at:], event.numbers[at : at + len(found)]
+    numbers = event.numbers[at : at + len(found)]
     said = list(map(int, chain.from_iterable(found[:MAX_CHECKS])))
-    checks = list(map(Check, said[::3], said[1::3], said[2::3], numbers, lines))
-    request.record_checks(checks, len(found), event.mark(at))
+    checks = list(map(Check, said[::3], said[1::3], said[2::3], numbers, event.texts[at:]))
+    request.record_checks(checks, len(found), first)
     request.extend(numbers[-1])
     return len(found)
 

@@ -62,6 +62,7 @@ class MixedLines(msgspec.Struct):
     cut: dict[tuple[int, int], None] = msgspec.field(default_factory=dict)
     """Slot and task of requests whose first line was there, but not their end when another one began."""
     begun: int = 0
+    """Requests that have begun."""
     resumed: int = 0
     sessions: deque[Session] = msgspec.field(default_factory=lambda: deque(maxlen=_SESSIONS))
 
@@ -87,10 +88,9 @@ class MixedLines(msgspec.Struct):
         if len(self.cut) > _CUT:
             del self.cut[next(iter(self.cut))]
 
-    def began(self, slot: int, task: int, *, partial: bool) -> None:
-        """Note that a request begins; ``partial``: with a line that is not its first."""
-        self.begun += 1
-        if self.cut and (slot, task) in self.cut:
+    def resume(self, slot: int, task: int, *, partial: bool) -> None:
+        """Note that a request begins that may be one of these; ``partial``: with a line that is not its first."""
+        if (slot, task) in self.cut:
             del self.cut[slot, task]
             self.resumed += partial
             if self.is_sure:
@@ -567,7 +567,10 @@ class ServerRun:
         if task < 0 and self.facts.lenient and slot.choice is not None and "select" in slot.choice.marks:
             partial = False  # its line "processing task" has no number, and is too short to be told from prose
         asked = NOBODY if self.clients is None else self.clients.launched(mark.line, child=child)
-        self._mixed.began(slot.id, task, partial=partial)
+        mixed = self._mixed
+        mixed.begun += 1
+        if mixed.cut:
+            mixed.resume(slot.id, task, partial=partial)
         self._newest = self._number()
         return slot.launch(self._newest, task, mark, asked, self._before, partial=partial)
 

@@ -192,11 +192,9 @@ class Turn(msgspec.Struct, frozen=True, gc=False):
 Numbers = tuple[
     int | None, int | None, int | None, int | None, dict[str, str], float | None, float | None, int | None, bool,
     tuple[int, int] | None, int | None, int | None, int | None, Outcome, int | None, int | None, int | None,
-    int, bool | None,
+    int, bool | None, int | None, int, bool, bool, int | None, Mapping[str, Between],
 ]  # fmt: skip
-"""What is concluded of every request, as ``Request`` has it, from its conversation on."""
-Rest = tuple[int | None, int, bool, bool, int | None, Mapping[str, Between]]
-"""What is concluded of few requests, as ``Request`` has it after that."""
+"""What is concluded of a request, as ``Request`` has it, from its conversation on."""
 
 
 class More(msgspec.Struct, frozen=True, gc=False):
@@ -204,7 +202,6 @@ class More(msgspec.Struct, frozen=True, gc=False):
 
     marks: Marks | None = None
     """Marks of its lines and of those that follow; None: only those of its lines."""
-    rest: Rest = (None, 0, False, False, None, _UNBOUNDED)
     moved: tuple[list[Request], dict[int, int]] | None = None
     """Earlier requests that are judged again, and the conversations of slots that this changes."""
     left_ram: tuple[int | None, ...] = ()
@@ -266,7 +263,7 @@ def settle(
     request = Request(
         seen.index, facts.index, file.path, seen.slot, seen.task, seen.first_line, seen.last_line, seen, facts,
         more.marks or seen.marks, file.before, seen.parent, seen.generated_tokens, seen.prompt_ms, seen.partial, shown,
-        *numbers, *more.rest,
+        *numbers,
     )  # fmt: skip
     if owner is not None:
         talk.record(request, owner, seen.released_tokens or 0)
@@ -323,7 +320,7 @@ def plain(seen: Observed, facts: Facts, talk: Conversations, *, shown: bool) -> 
     return thread, (
         whose, prompt, cached, processed, derived, similarity,
         keep, lcp, False, (least, most), held, held, whose, "reused", held - cached if held > cached else 0,
-        held - lcp if held > lcp else 0, lcp - cached, thread.turns, restored,
+        held - lcp if held > lcp else 0, lcp - cached, thread.turns, restored, None, 0, False, False, None, _UNBOUNDED,
     )  # fmt: skip
 
 
@@ -369,8 +366,7 @@ def concluded(
         _note_unsaved(seen, facts, past, seen.held_thread)
     owner = (thread or talk.open(seen.slot)) if _is_turn(seen, numbers, shifted=shifted) else None
     more = More(
-        marks, (found.held_before, place.others, shifted, refused, reference_lcp, found.between),
-        place.moved, found.left_ram, None if thread is None else thread.id,
+        marks, place.moved, found.left_ram, None if thread is None else thread.id,
         (prefix.exact or own) and not found.swapped and not found.filled and "slot_file" not in marks,
     )  # fmt: skip
     concerned = owner or thread
@@ -378,7 +374,8 @@ def concluded(
         None if owner is None else owner.id, numbers.prompt, numbers.cached, numbers.processed, numbers.derived,
         held.similarity, held.f_keep, prefix.tokens, prefix.exact, prefix.between, place.reference, held.tokens,
         held.thread, *loss(seen, found, place), 0 if concerned is None else concerned.turns,
-        found.swapped if seen.shows_ram else place.returned or None,
+        found.swapped if seen.shows_ram else place.returned or None, found.held_before, place.others, shifted, refused,
+        reference_lcp, found.between,
     ), more  # fmt: skip
 
 
@@ -499,7 +496,7 @@ def turn(
 def _whole_elsewhere(choice: Choice, cached: int, talk: Conversations) -> Thread | None:
     """The conversation whose last turn, all of it in the prompt, an idle slot held that was compared and not chosen:
     the server requires more similarity than that."""
-    if choice.selected_by != "lru" or choice.found_keep is not None:
+    if not choice.others or choice.selected_by != "lru" or choice.found_keep is not None:
         return None
     kept = [one for one in choice.others if one.lcp == one.length and one.length > cached + KEPT]
     best = max(kept, key=lambda one: one.length, default=None)
@@ -512,6 +509,8 @@ def _compared(choice: Choice, talk: Conversations) -> Mapping[int, int]:
 
     Empty if the prompt shares as much with all of several: then it is what all prompts begin with.
     """
+    if not choice.others and not choice.candidates:
+        return {}
     found = {one.thread: one.lcp for one in choice.others if one.thread is not None}
     for length, lcp in choice.candidates if choice.found_keep is None else ():
         owner = talk.by_total(length, 0, choice.line)

@@ -324,7 +324,8 @@ class Conversations:
             # Another conversation with the same head took the slot, if this prompt can extend one that goes further.
             further = [t for t in others if t.total > lcp + KEPT and (not request.swapped or _parts_at(t, lcp))]
             return max(further, key=lambda t: t.total) if further else held, len(others)
-        alike = [t for t in able if FRAME < request.compared.get(t.id, 0) < SIMILAR * prompt]
+        compared = request.compared
+        alike = [t for t in able if FRAME < compared.get(t.id, 0) < SIMILAR * prompt] if compared else []
         if len(alike) == 1 and not request.swapped and max(lcp or 0, request.cached or 0) <= FRAME:
             return alike[0], 0  # more than a template writes is the same, and too little of it to be reused
         if self._side_requests and (lcp or 0) < 0.1 * prompt and request.searched:
@@ -341,16 +342,13 @@ class Conversations:
 
     def _able(self, request: Lengths, prompt: int) -> list[Thread]:
         """Give the conversations that a prompt of this length can extend."""
-        floor, most = shortest(prompt), prompt - MIN_TURN
+        floor, most, skipped, before = shortest(prompt), prompt - MIN_TURN, request.skipped, request.first_line
         # One request alone is easily followed by a somewhat longer one that has nothing to do with it.
         return [
             t
             for t in self._threads.values()
-            if (
-                (floor <= t.total <= prompt and (t.total <= most or t.turns > 1))
-                or (request.skipped and t.prompt == prompt)
-            )
-            and t.ended < request.first_line
+            if ((floor <= t.total <= prompt and (t.total <= most or t.turns > 1)) or (skipped and t.prompt == prompt))
+            and t.ended < before
         ]
 
     def record(self, request: Request, thread: Thread, total: int) -> None:
