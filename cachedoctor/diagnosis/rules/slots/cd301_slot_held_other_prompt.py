@@ -9,12 +9,17 @@ from cachedoctor.knowledge import server_options
 STRICT = "strict"
 """Key of requests for which another slot held the conversation, and was not similar enough."""
 
+ANSWERS = "answers"
+"""Key of requests whose slot a further answer to one request had taken."""
+
 
 def decide(s: kit.RuleContext) -> kit.Match | None:
     """Fire when the reference is not what the slot held."""
     if s.elsewhere:
         return kit.Match(s.lost, "high", key=STRICT) if s.slot_taken else None
-    return kit.Match(s.lost, "medium" if s.steals >= 2 else "low") if other_held(s) else None
+    if not other_held(s):
+        return None
+    return kit.Match(s.lost, "medium" if s.steals >= 2 else "low", key=ANSWERS if s.by_answer else "")
 
 
 PROOF = kit.lines(
@@ -24,7 +29,7 @@ PROOF = kit.lines(
     kit.REUSED,
     kit.RECOMPUTED,
     most=2,
-    numbers=lambda s: {"unsure": s.steals < 2, "kept": s.request.reference_lcp},
+    numbers=lambda s: {"unsure": s.steals < 2, "kept": s.request.reference_lcp, "threads": s.threads},
 )
 
 
@@ -33,6 +38,8 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     f, r = g.numbers, g.worst_request
     if g.worst.key == STRICT:
         return _strict(g, f["kept"])
+    if g.worst.key == ANSWERS:
+        return _answers(g, f["threads"])
     out = (
         [
             kit.RuledOut(
@@ -48,6 +55,27 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
         f"The slot held {kit.n(r.held_tokens)} tokens of another conversation when this conversation continued with a prompt of {kit.n(r.prompt_tokens)} tokens; its own {kit.n(r.reference_tokens)} cached tokens were gone.",
         [advice.cache_ram(g.session), advice.more_slots(g.session)],
         out,
+    )
+
+
+def _answers(g: kit.MatchGroup, threads: int) -> kit.FindingText:
+    """Say that each further answer to a request takes a slot."""
+    r, count = g.worst_request, max(threads, g.session.n_slots or 1) + 1
+    return kit.FindingText(
+        f"further answers to one request (n > 1) had taken slot {r.slot}: {kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}",
+        f"Each answer after the first needs a slot of its own (is_child = 1) and overwrites its content; the {kit.n(r.reference_tokens)} cached tokens of "
+        "this conversation were gone. The server does not save to RAM what a further answer overwrites.",
+        [
+            advice.slots(
+                g.session,
+                count,
+                f"Add slots for the further answers: one for each answer after the first ({count} slots here).",
+            ),
+            kit.Remedy(
+                "Or ask for fewer answers at once, or for one after the other: the second request reuses the prompt of the first."
+            ),
+        ],
+        [kit.RuledOut("prefix-diverges-early", "a further answer had used the slot of this conversation")],
     )
 
 

@@ -13,7 +13,7 @@ _STRICT = kit.RuledOut(
 
 def decide(s: kit.RuleContext) -> kit.Match | None:
     """Fire when the cache is known to be off and its absence cost a returning conversation."""
-    if not other_held(s) or s.setup.ram != "off" or s.facts.at_least(6629) is False:
+    if not other_held(s) or s.setup.ram != "off" or s.facts.at_least(6629) is False or s.by_answer:
         return None
     sure = s.facts.said("cache_ram_mib") is not None and s.steals >= 1 and not s.is_strict
     return kit.Match(s.lost, "high" if sure else "medium")

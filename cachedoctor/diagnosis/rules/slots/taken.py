@@ -17,9 +17,14 @@ def other_held(s: RuleContext) -> bool:
     """The slot was taken; other rules decide whether a change of the prompt explains the loss."""
     if not s.slot_taken or s.request.seen.choice.t_last == -1 or s.is_infill:
         return False
-    if s.elsewhere or s.is_doubtful or s.is_emptied:
+    if s.elsewhere or s.is_doubtful or s.is_emptied or is_single(s):
         return False
     return not (_by_chance(s) or _shares_less(s) or _in_parallel(s))
+
+
+def is_single(s: RuleContext) -> bool:
+    """Whether it may be a single prompt, as most of this server are: nothing but its length makes it a turn."""
+    return s.is_one_off and s.request.seen.choice.selected_by == "lru"
 
 
 def _in_parallel(s: RuleContext) -> bool:
