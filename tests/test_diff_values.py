@@ -172,7 +172,13 @@ def test_numbers_in_an_edited_sentence(form):
 
 @each(
     ("a", "b", "after"),
-    [("-3", "18", " degrees outside."), ("81", "79", " % charged."), ("4.5", "12.25", "kW from the roof.")],
+    [
+        ("-3", "18", " degrees outside."),
+        ("81", "79", " % charged."),
+        ("4.5", "12.25", "kW from the roof."),
+        ("48.13743", "48.20811", ", 16.37213."),
+        ("19.0", "20.1", " C in the hall."),
+    ],
 )
 def test_what_a_program_measures_is_a_value_before_what_is_said(a, b, after):
     """A person may write another number with a unit into a question."""
@@ -181,6 +187,11 @@ def test_what_a_program_measures_is_a_value_before_what_is_said(a, b, after):
     assert (found.kind, found.a, found.b, found.field) == ("counter", a, b, "Now")
     later = between(openai(SYSTEM, U1, A1, ("user", old)), openai(SYSTEM, U1, A1, ("user", new)))
     assert later.kind == "message-edited"
+
+
+def test_a_number_without_a_name_may_be_text():
+    old, new = (f"Be brief. The rent is {value} times what it was" + REST for value in ("1.5", "2.5"))
+    assert between(openai(("system", old), U1), openai(("system", new), U1)).kind == "message-edited"
 
 
 def test_two_values_in_a_line():

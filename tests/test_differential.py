@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from conftest import FIXTURES
 from made import request
+from msgspec.structs import replace
 
 import cachedoctor
 from cachedoctor.diagnosis.differential.experiments import experiment
@@ -130,10 +131,26 @@ def test_a_conversation_goes_on_where_each_prompt_is_longer(
         ([-4, 6, 2], ("one place, one length", "body")),  # a window over a long conversation
         ([-4, 6, 900, 600], ("one place", "none")),  # separate documents after one instruction
         ([-4, 6], ("one place", "none")),  # two may agree by chance
+        ([190, 210, 230, 250, 270], ("one place", "none")),  # documents that come in the order of their lengths
     ],
 )
 def test_prompts_that_all_have_one_length_are_cut_to_it(growths: list[int], kind: tuple[str, str]) -> None:
     assert first(parting(growths, thread=None, thread_turn=0, held_thread=None)) == kind
+
+
+@pytest.mark.parametrize(
+    ("moves", "adds", "kind"),
+    [(90, 35, ("moving place", "none")), (35, 90, ("rest differs, longer", "body"))],
+    ids=["a-cursor", "a-reminder-before-new-text"],
+)
+def test_text_after_a_cursor_gets_shorter(moves: int, adds: int, kind: tuple[str, str]) -> None:
+    """An editor asks for completions of a text that it has; before the end of a conversation comes more and more."""
+    turns = parting([adds] * 7)
+    for at, turn in enumerate(turns[1:], 1):
+        place = 1000 + moves * at
+        lost = (turn.reference_tokens or 0) - place
+        turns[at] = replace(turn, common_prefix_tokens=place, cached_tokens=place, lost_tokens=lost)
+    assert first(turns) == kind
 
 
 @pytest.mark.parametrize(("turn", "kind"), [(0, "first prompt, RAM on"), (1, "RAM kept others")])

@@ -8,6 +8,7 @@ from typing import Any
 import made
 import pytest
 from conftest import FIXTURES
+from prompt_forms import body
 
 import cachedoctor
 from cachedoctor.diagnosis.rules import lengths as forms
@@ -18,9 +19,12 @@ from cachedoctor.diagnosis.rules.kit import Match, RuleContext
 from cachedoctor.diagnosis.rules.replaying import Setup
 from cachedoctor.diagnosis.rules.slots import cd308_shared_prefix_steal as cd308
 from cachedoctor.diagnosis.rules.slots import taken
+from cachedoctor.doctor.extras import prompt_matching
 from cachedoctor.doctor.findings import groups
 from cachedoctor.doctor.findings.history import FindingHistory
 from cachedoctor.model import Facts, First, Judged, Mark, PromptDiff, Report, Request, Setting, Side, Verdict
+from cachedoctor.prompts.compare_prompts import DiffOptions, compare
+from cachedoctor.prompts.model_files import ModelFiles
 
 INSTRUCTION = 276
 RAM_ON = {"cache_ram_mib": Setting(8192, 1)}
@@ -419,3 +423,30 @@ def test_who_took_an_empty_slot_took_it_from_nobody(fresh: bool, chance: bool) -
     facts = Facts(0, "log", build=11549, settings=RAM_ON, shows=frozenset({"ram_saves"}))
     request = turn(2, reference_tokens=1505, cached_tokens=8, selected_by="lru", held_thread=1)
     assert taken._by_chance(RuleContext(request, Setup(facts), [Judged(turn(0))], thief, 2, 1)) is chance
+
+
+RULES = "You answer letters. Be kind and brief, and name the law that decides. Never promise a date."
+ASKED = [{"role": "user", "content": "May my neighbour cut the branches of a tree that stands in my garden?"}]
+GONE_ON = [*ASKED, {"role": "assistant", "content": "No."}, {"role": "user", "content": "And the fruits?"}]
+
+
+@pytest.mark.parametrize(
+    ("new", "before", "after", "is_new"),
+    [
+        (RULES.replace("Be kind and brief", "Write as to a friend"), ASKED, ASKED, True),
+        (RULES.replace("Be kind and brief", "Write as to a friend"), GONE_ON, GONE_ON, False),
+        (RULES.replace("Be kind and brief", "Write as to a friend"), ASKED, GONE_ON, False),
+        (RULES.replace("Be kind and brief", "Write as to a friend"), ASKED, GONE_ON[2:], False),
+        (RULES.replace("10:31:02", "10:35:44"), ASKED, ASKED, False),
+    ],
+    ids=["rewritten", "in-a-conversation", "goes-on", "another-question", "a-time"],
+)
+def test_one_question_behind_rewritten_instructions_is_a_prompt_of_its_own(
+    new: str, before: list[dict[str, str]], after: list[dict[str, str]], is_new: bool
+) -> None:
+    """No reply is continued there; in a conversation, and where a clock changes, the same edit is a loss."""
+    clock = "The time is 10:31:02. " if new == RULES else ""
+    old, new = clock + RULES, (clock + new).replace("10:31:02", "10:35:44")
+    a, b = (body({"messages": [{"role": "system", "content": c}, *t]}) for c, t in ((old, before), (new, after)))
+    found = compare(a, b, ModelFiles().cutter, DiffOptions())
+    assert prompt_matching._is_new_version(found, a, b) is is_new

@@ -214,6 +214,7 @@ REGISTRY: tuple[Recogniser, ...] = (
     tools.tool_removed,
     tools.tools_reordered,
     edited_messages.front_truncated,
+    edited_messages.text_truncated,
     edited_messages.message_moved,
     edited_messages.message_inserted,
     edited_messages.message_removed,

@@ -9,6 +9,7 @@ from statistics import median_low
 from typing import NamedTuple
 
 from cachedoctor.diagnosis.differential.kinds import BY_NAME, RULE_OF, Candidate, Kind
+from cachedoctor.diagnosis.rules.lengths import typed
 from cachedoctor.model import Request
 
 LEAST = 200
@@ -24,8 +25,8 @@ EXTENDS = range(12, 901)
 _HEAD = 0.25
 """Share of the last turn up to which a common prefix is only its beginning."""
 _SIMILAR, _KEPT = 0.3, 0.95
-_ONE_LENGTH = 0.1
-"""Share by which the lengths of prompts truncated to the same length may differ."""
+_ONE_LENGTH, _ALL_LENGTHS = 0.1, 0.3
+"""Share by which the lengths of prompts truncated to the same length may differ: two in turn, and all of them."""
 _REGULAR = 0.75
 """Share of the growth steps in a slot that must agree with the usual step."""
 _ALL = 0.9
@@ -62,8 +63,23 @@ def votes(requests: Sequence[Request], rotating: frozenset[int] = frozenset()) -
 
 
 def excluded(requests: Sequence[Request], rotating: frozenset[int] = frozenset()) -> frozenset[Candidate]:
-    """Candidates that the run excludes: where one chat runs alone, no other one took its slot or shares its head."""
-    return frozenset({"slots", "steal"}) if _is_alone(requests, rotating) else frozenset()
+    """Candidates that the run excludes.
+
+    Where one chat runs alone, no other one took its slot or shares its head. Where the texts of all that was lost were
+    sent again, no client changed them, and nothing is new.
+    """
+    alone: frozenset[Candidate] = frozenset({"slots", "steal"}) if _is_alone(requests, rotating) else frozenset()
+    return alone | _CLIENTS if _are_kept(requests) else alone
+
+
+_CLIENTS: frozenset[Candidate] = frozenset({"head", "body", "none"})
+
+
+def _are_kept(requests: Sequence[Request]) -> bool:
+    """Whether all prompts that lost tokens are known to begin with what their conversations had sent before."""
+    lost = [one for one in requests if (one.lost_tokens or 0) >= LEAST]
+    kept = (one.text_lcp is not None and one.text_lcp >= (one.reference_tokens or 0) - NEAR for one in lost)
+    return bool(lost) and all(kept)
 
 
 def _is_alone(requests: Sequence[Request], rotating: frozenset[int]) -> bool:
@@ -95,6 +111,7 @@ class _Run:
         self.periods = {slot: _period([one for one in requests if one.slot == slot]) for slot in slots}
         self.period = _period([one for one in requests if not _is_extended(one)])
         self.longer = _longer(requests)
+        self.typed = _typed(requests)
         self.level = _level(requests)
 
     def at_stake(self, at: int) -> int:
@@ -151,6 +168,8 @@ class _Run:
 
     def _differs(self, request: Request, part: float) -> str:
         """Which kind a prompt shows that shares a part of its last turn."""
+        if request.thread in self.typed:
+            return "moving place"
         if part < _HEAD:
             return "head differs"
         return "rest differs, longer" if request.thread in self.longer else "rest differs"
@@ -181,17 +200,33 @@ def _longer(requests: Sequence[Request]) -> frozenset[int]:
     )
 
 
+def _typed(requests: Sequence[Request]) -> frozenset[int]:
+    """Threads of an editor: what follows the place where its prompts part gets shorter, as after a cursor."""
+    turns: dict[int, list[Request]] = {}
+    for one in requests:
+        if one.thread is not None and one.thread_turn:
+            turns.setdefault(one.thread, []).append(one)
+    return frozenset(thread for thread, found in turns.items() if typed(found))
+
+
 def _level(requests: Sequence[Request]) -> frozenset[int]:
     """Slots whose prompts, where they differ from what the slot held, are nearly as long as that."""
-    growths: dict[int, list[bool]] = {}
+    parted: dict[int, list[Request]] = {}
     for one in requests:
-        held = one.held_tokens or 0
         if _place(one) is not None:
-            is_level = abs((one.prompt_tokens or 0) - held) <= max(NEAR, _ONE_LENGTH * held)
-            growths.setdefault(one.slot, []).append(is_level)
-    return frozenset(
-        slot for slot, found in growths.items() if len(found) >= ROUNDS and sum(found) >= _REGULAR * len(found)
-    )
+            parted.setdefault(one.slot, []).append(one)
+    return frozenset(slot for slot, found in parted.items() if len(found) >= ROUNDS and _are_level(found))
+
+
+def _are_level(requests: Sequence[Request]) -> bool:
+    """Whether most prompts are as long as what was there before, and all of about one length.
+
+    Those that come in the order of their lengths are not.
+    """
+    pairs = [(one.prompt_tokens or 0, one.held_tokens or 0) for one in requests]
+    level = sum(abs(prompt - held) <= max(NEAR, _ONE_LENGTH * held) for prompt, held in pairs)
+    lengths = [prompt for prompt, _ in pairs]
+    return level >= _REGULAR * len(pairs) and max(lengths) <= (1 + _ALL_LENGTHS) * min(lengths) + NEAR
 
 
 def _lengths(requests: Sequence[Request]) -> list[tuple[int, int]]:
@@ -242,7 +277,7 @@ def _is_kept(request: Request) -> bool:
 def _shared_part(request: Request) -> float | None:
     """Share of its last turn that the prompt begins with; None where the log does not show."""
     reference = request.reference_tokens
-    lcp = request.reference_lcp
+    lcp = request.reference_lcp if request.text_lcp is None else request.text_lcp
     if lcp is None and request.held_thread is not None and request.held_thread == request.thread:
         lcp = request.common_prefix_tokens
     if lcp is None or not reference or request.thread_turn == 0:

@@ -42,6 +42,8 @@ class Remembered(Protocol):
     order of their lengths."""
     files: bool
     """Slots were filled from files."""
+    emptied: bool
+    """A slot that only one conversation used had lost what that goes on with, by its text, and no line shows why."""
 
     @property
     def doubts(self) -> bool:
@@ -186,6 +188,12 @@ class RuleContext:
         """Whether the server is known to pass over slots that hold most of a prompt, so that one conversation is in
         several."""
         return self._remembered is not None and self._remembered.strict
+
+    @property
+    def is_emptied(self) -> bool:
+        """Whether slots of this server are known to lose what they hold, and none of it was reused here: not even the few
+        tokens that prompts of one template have in common, which another conversation in the slot leaves."""
+        return self._remembered is not None and self._remembered.emptied and not self.request.cached_tokens
 
     @property
     def is_doubtful(self) -> bool:
@@ -352,6 +360,18 @@ def _moved(r: Request) -> bool:
 def came_back(r: Request) -> bool:
     """More was reused than a slot that was chosen by its age can have held: RAM brought it back, in a log that hides that."""
     return r.seen.choice.selected_by == "lru" and (r.cached_tokens or 0) > RETURNED * (r.prompt_tokens or 0)
+
+
+def was_emptied(r: Request) -> bool:
+    """Whether a slot was chosen by its age, and nothing of it reused, though by the texts it had served this conversation
+    last and the prompt begins with all that it held: such a slot is chosen for its content, whatever the memory.
+
+    Where slots share one cache, the server itself empties those that are idle.
+    """
+    own = r.thread_turn > 0 and r.held_thread == r.thread and r.facts.setting("kv_unified") is False
+    whole = r.text_lcp is not None and r.text_lcp == r.reference_tokens
+    missed = r.outcome == "reprocessed" and r.seen.choice.selected_by == "lru"
+    return own and whole and missed and not (r.cached_tokens or r.uncached)
 
 
 def passed_over(r: Request) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeGuard
 
 import msgspec
 
-from cachedoctor.diagnosis.rules.context import EARLY, LONG, MIN_LOST, SHORT, RuleContext, passed_over
+from cachedoctor.diagnosis.rules.context import EARLY, LONG, MIN_LOST, SHORT, RuleContext, passed_over, was_emptied
 from cachedoctor.diagnosis.rules.names import PAGES, family_engine, identify, path
 from cachedoctor.diagnosis.rules.replaying import PRINTS_CHECKS
 from cachedoctor.model import (
@@ -51,7 +51,7 @@ __all__ = [  # of the nouns of the model and the context, those that rules speak
     "Remedy",
     "Request", "RuleContext",
     "RuledOut", "SamplePeriod", "SentBodies", "Session", "Setting", "SettingName", "Severity", "Undecided",
-    "as_typed", "left_out", "passed_over",
+    "as_typed", "left_out", "passed_over", "was_emptied",
 ]  # fmt: skip
 
 Line = tuple[Mark, str]

@@ -115,14 +115,20 @@ def constant_end(s: kit.RuleContext, least: int) -> bool:
 
 
 def cursor_moves(s: kit.RuleContext) -> bool:
+    """Whether an editor sent these prompts, by the last of them."""
+    return typed([*s.history, s.request][-TYPED:])
+
+
+def typed(turns: Sequence[kit.Request]) -> bool:
     """Whether what follows the place where prompts part stays or gets shorter, time after time, while that place moves on:
     somebody types, and an editor sends the text before the cursor, and then the text after it."""
-    turns = [*s.history, s.request][-TYPED:]
     places = [turn.common_prefix_tokens or 0 for turn in turns]
     rests = [(turn.reference_tokens or 0) - place for turn, place in zip(turns, places, strict=True)]
-    typed = len(turns) == TYPED and turns[0].thread_turn > 0 and min(rests) > SAME_PLACE and len(set(rests)) >= FALLS
     return (
-        typed
+        len(turns) >= TYPED
+        and turns[0].thread_turn > 0
+        and min(rests) > SAME_PLACE
+        and len(set(rests)) >= FALLS
         and all(before < after for before, after in pairwise(places))
         and all(before >= after for before, after in pairwise(rests))
     )

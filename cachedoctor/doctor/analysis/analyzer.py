@@ -128,6 +128,8 @@ class Analyzer:
         self._reuse = Reuse()
         self._slowest = Slowest()
         self._turns: dict[int, TextTurn] = {}
+        self._by_text: dict[int, Request] = {}
+        """The first requests with a given prompt, as turns of what their texts continue, by their number."""
         self._askers: dict[int, ClientName] = {}
         """Clients of the last requests whose prompts were given with the log, by their number."""
         self._settled = False
@@ -339,6 +341,7 @@ class Analyzer:
             judged.append(self._ask_again(request) if request.revision else self._ask(request))
             reopened, self._diagnosis.reopened = self._diagnosis.reopened, []
             judged += [self._ask_again(replace(one, revision=one.revision + 1)) for one in reopened]
+        self._keep_by_text([one.request for one in judged])
         again = any(one.request.revision for one in judged)
         new = [one for one in judged if not one.request.revision] if again else judged
         self._returns.take(new, self._sessions)
@@ -366,6 +369,11 @@ class Analyzer:
             self._replayable = None
         else:
             self._replayable += more
+
+    def _keep_by_text(self, judged: list[Request]) -> None:
+        for one in judged:
+            if one.index in self._turns and (one.index in self._by_text or len(self._by_text) < _REPLAYED):
+                self._by_text[one.index] = one
 
     def _account(self, judged: list[Judged]) -> None:
         """Count requests in the account, those that are judged again in the place of what they were."""
@@ -585,7 +593,7 @@ class Analyzer:
         if self._replayable and any(map(_is_open, findings)):
             from cachedoctor.doctor.fixing.differential import ranked
 
-            findings = ranked(findings, self._replayable, sessions)
+            findings = ranked(findings, [self._by_text.get(one.index, one) for one in self._replayable], sessions)
         if not self._replayable or not any(map(_tries, findings)):
             return findings, _fixes(findings, sessions, self._inputs, self._told_start)
         from cachedoctor.doctor.fixing.planner import Planner

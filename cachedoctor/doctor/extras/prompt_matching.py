@@ -15,12 +15,12 @@ from cachedoctor.engines.llamacpp.accounting import NEAR
 from cachedoctor.inputs.metrics.responses import claim_of
 from cachedoctor.knowledge.texts import common_prefix, pieces
 from cachedoctor.model import CacheDoctorError, ClaimedRequest, ClientName, PromptDiff, Request, SentBodies, Session
-from cachedoctor.prompts import client_habits, compare_prompts, conversations, inputs, run_diff
+from cachedoctor.prompts import bare_texts, client_habits, compare_prompts, conversations, inputs, run_diff
 from cachedoctor.prompts.align.align import common_suffix
 from cachedoctor.prompts.confined.child import FailedError
 from cachedoctor.prompts.conversations import LOOK_BACK, Outline, outline, shared_with
 from cachedoctor.prompts.model_files import ModelFiles
-from cachedoctor.prompts.prompt import Prompt, notes_of
+from cachedoctor.prompts.prompt import CHAT, Prompt, notes_of
 from cachedoctor.prompts.tokenizers.base import Tokenizer
 from cachedoctor.redaction import sanitize
 
@@ -261,7 +261,7 @@ class GivenPrompts:
         began = request.marks["start"].line
         answered = [told for told in texts.recent if told.ended <= began]  # nobody continues what is still at work
         before = None
-        if prompt.kind != "llama-infill":  # each is of another place in a text, and continues none
+        if not bare_texts.fills_in(prompt):  # each is of another place in a text, and continues none
             before = _before(prompt, current, answered) or _repeated(prompt, answered)
         ended, together = request.last_line, 0
         uncached = (prompt.body or {}).get("cache_prompt") is False
@@ -271,6 +271,8 @@ class GivenPrompts:
         if before is not None and found is not None:
             found = conversations.told(found, before.prompt, prompt, _modes_before(texts, before.thread, before.prompt))
         if before is not None and _is_of_another(before.prompt, prompt) and not _sums_up(found):
+            before = found = None
+        if before is not None and _is_new_version(found, before.prompt, prompt):
             before = found = None
         if before is None:
             told = _Told(prompt, current, request.seen.released_tokens, _number(request.thread, texts), 0, ended)
@@ -435,7 +437,14 @@ def _before(prompt: Prompt, current: Outline, recent: Iterable[_Told]) -> _Told 
             shared = 0  # a reply that two conversations got
         summed_up = len(prompt.text) <= SUMMED_UP * len(told.prompt.text) and same
         begins = len(told.prompt.text) if _goes_on(prompt, told.prompt) else 0
-        if not (lead or shared or summed_up or begins or _has_its_reply(told.prompt, prompt)):
+        if not (
+            lead
+            or shared
+            or summed_up
+            or begins
+            or _has_its_reply(told.prompt, prompt)
+            or _takes_up(prompt, told.prompt)
+        ):
             continue
         score = (lead, shared, begins)
         if best is None or score >= best[0]:
@@ -482,6 +491,17 @@ def _sums_up(found: PromptDiff | None) -> bool:
     return found is not None and found.first is not None and found.first.kind == "compaction-request"
 
 
+def _is_new_version(found: PromptDiff | None, before: Prompt, prompt: Prompt) -> bool:
+    """Whether a question without any reply before it is asked again behind instructions that somebody rewrote.
+
+    These are separate prompts: no reply is continued. A time, a number, or another list of tools is not rewritten text.
+    """
+    if found is None or found.first is None or found.first.kind != "message-edited":
+        return False
+    said = _said(prompt)
+    return said == _said(before) != [] and all(message.get("role") == "user" for message in said)
+
+
 def _instructions(prompt: Prompt) -> str:
     """The text of the system prompt, as it lies in the text of the prompt."""
     _, *places = client_habits.head_places(prompt)
@@ -519,6 +539,13 @@ def _goes_on(prompt: Prompt, before: Prompt) -> bool:
     text = _sent(before).text
     kept = text[: len(text) - min(_TAIL, len(text) // 8)]
     return prompt.text.startswith(kept) and prompt.images[: len(before.images)] == before.images
+
+
+def _takes_up(prompt: Prompt, before: Prompt) -> bool:
+    """Whether a text without turns goes on where another one ended."""
+    if prompt.kind in CHAT or before.kind in CHAT:
+        return False
+    return bare_texts.takes_up(prompt.text, _sent(before).text)
 
 
 def _modes_before(texts: _Texts, thread: int, before: Prompt) -> list[tuple[str, ...]]:

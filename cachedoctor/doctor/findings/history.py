@@ -6,7 +6,7 @@ from collections import deque
 
 import msgspec
 
-from cachedoctor.diagnosis.rules.context import came_back
+from cachedoctor.diagnosis.rules.context import came_back, was_emptied
 from cachedoctor.model import Judged, Request
 
 LEAST = 256
@@ -71,6 +71,8 @@ WINDOW = 8
 """Requests of a thread that a rule can look back on."""
 MAX_THREADS = 64
 """Threads remembered per session, as the tracker remembers them; the one unused for longest is forgotten."""
+_UNEXPLAINED = frozenset({"CD901"})
+"""Codes that name no cause."""
 RECENT = 64
 """Requests after which a request is not reported again; of older requests only the last of each slot is remembered."""
 
@@ -99,13 +101,15 @@ class FindingHistory(msgspec.Struct, gc=False):
     """A conversation went on, or a prompt was shorter than the one before it in its slot."""
     files: bool = False
     """Slots were filled from files."""
+    emptied: bool = False
+    """A slot that only one conversation used had lost what that goes on with, by its text, and no line shows why."""
     weighed: dict[int, int] = msgspec.field(default_factory=dict)
     """What the last requests say, by number: tokens of conversations that came back, negative of prompts that had
     changed."""
     balance: int = 0
     """Sum of what all requests say; below 0 the client changes its prompts more than conversations come back."""
-    told: tuple[bool, bool, bool] = (False, False, False)
-    """What the rules knew of ``doubts``, ``in_turn`` and ``files`` when they were asked last."""
+    told: tuple[bool, ...] = (False, False, False, False)
+    """What the rules knew of ``doubts``, ``in_turn``, ``files`` and ``emptied`` when they were asked last."""
 
     @property
     def doubts(self) -> bool:
@@ -119,7 +123,7 @@ class FindingHistory(msgspec.Struct, gc=False):
             self.balance += tokens
             if len(self.weighed) > RECENT:
                 del self.weighed[next(iter(self.weighed))]
-        known = self.doubts, self.in_turn, self.files
+        known = self.doubts, self.in_turn, self.files, self.emptied
         if known == self.told:
             return []
         self.told = known
@@ -139,6 +143,7 @@ class FindingHistory(msgspec.Struct, gc=False):
         if last is not None and last.index < request.index:
             self.in_turn |= 0 < (request.prompt_tokens or 0) < (last.prompt_tokens or 0)
         self.files = self.files or "slot_file" in request.marks
+        self.emptied = self.emptied or (was_emptied(request) and _UNEXPLAINED.issuperset(judged.verdict.codes))
         if not self.strict and request.facts.setting("cache_ram_mib") == 0:
             self.strict = came_back(request)
         if request.revision:

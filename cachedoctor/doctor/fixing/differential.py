@@ -10,6 +10,7 @@ from cachedoctor.diagnosis.differential import experiments
 from cachedoctor.diagnosis.differential.experiments import experiment
 from cachedoctor.diagnosis.differential.kinds import ALSO, RULE_OF, Candidate
 from cachedoctor.diagnosis.differential.votes import NOTABLE, Ranked, Weight, excluded, rank, votes
+from cachedoctor.diagnosis.rules.context import was_emptied
 from cachedoctor.doctor.replaying.from_log import log_order, rotating
 from cachedoctor.model import Finding, Remedy, Request, RuledOut, Session
 
@@ -74,7 +75,7 @@ def _ranked(
     own = log_order(one for one in requests if one.session in lives).requests
     turns = frozenset(rotating(own))
     order = rank(votes(own, turns), excluded(own, turns) | named_beside)
-    if not order:
+    if len(order) < _LEAST or any(map(was_emptied, own)):  # what empties a slot is none of the candidates
         return finding
     shown = [one for at, one in enumerate(order) if at < _LEAST or one.likelihood >= _SHOWN]
     named = {other.name for other in finding.still_possible}

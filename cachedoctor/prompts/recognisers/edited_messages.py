@@ -8,7 +8,8 @@ from collections import Counter
 import msgspec
 
 from cachedoctor.knowledge.late_patterns import late
-from cachedoctor.prompts.prompt import short
+from cachedoctor.prompts import bare_texts
+from cachedoctor.prompts.prompt import CHAT, short
 from cachedoctor.prompts.recognisers.base import FirstDifference, Recognition, shown, snippet
 from cachedoctor.prompts.recognisers.turns import MessageTurn, from_body, from_text, head
 
@@ -127,6 +128,19 @@ def front_truncated(d: FirstDifference) -> Recognition | None:
     behind = " after the start" if h.heads else ""
     text = f"the oldest {_messages(gone)} dropped{behind}; the rest is unchanged"
     return Recognition("front-truncated", _text(h.a[h.at]), _text(h.b[h.at]), text)
+
+
+def text_truncated(d: FirstDifference) -> Recognition | None:
+    """The same of a text without turns: its oldest part after the start was dropped, and it goes on after the rest."""
+    texts = (d.a, d.b)
+    if any(one.kind in CHAT or from_text(one) is not None for one in texts) or any(map(bare_texts.fills_in, texts)):
+        return None
+    gone = bare_texts.dropped(d.a.text, d.b.text, d.offset)
+    if gone is None:
+        return None
+    behind = " after the start" if d.offset else ""
+    text = f"{gone:,} characters of the oldest text were dropped{behind}; the rest is unchanged"
+    return Recognition("front-truncated", *snippet(d), text)
 
 
 def message_removed(d: FirstDifference) -> Recognition | None:

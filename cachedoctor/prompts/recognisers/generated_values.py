@@ -114,6 +114,8 @@ _MEASURED = late(
     r"(?=\s?[%°]|\s?(?:degrees?|percent|km/h|mph|m/s|hPa|mbar|lux|ppm|k?Wh?|[KMG]i?B|ms|dB|V|A|mm|cm|km|kg|l)(?![\w/]))"
 )
 """A number followed by a unit, as in sensor states of a house, a car or a machine."""
+_DECIMAL = late(r"(?<![\w.,-])[-+]?\d{1,6}[.,]\d{1,9}(?!\w|[.,:/-]\d)")
+"""A number such as a coordinate, a rate, a level: a value if it has a name."""
 _HEAD = ("system", "instructions", "messages[0]", "input[0]", "tools")
 """Paths of text that a program writes before the conversation."""
 
@@ -190,14 +192,18 @@ def counter(d: FirstDifference) -> Recognition | None:
 
 
 def measured(d: FirstDifference) -> Recognition | None:
-    """What a program measures and writes before the conversation: a temperature, a charge, a speed."""
+    """What a program measures and writes before the conversation: a temperature, a charge, a place."""
     if not d.places or not all(place.startswith(_HEAD) for place in d.places):
         return None
-    found = covering(d, _MEASURED)
-    if found is None:
-        return None
-    a, b = (m.group() for m in found)
-    return Recognition("counter", a, b, f"a value changed from {a} to {b}", label(d, value_start(d, a, b)))
+    for pattern in (_MEASURED, _DECIMAL):
+        found = covering(d, pattern)
+        if found is None:
+            continue
+        a, b = (m.group() for m in found)
+        name = label(d, value_start(d, a, b))
+        if name is not None or pattern is _MEASURED:
+            return Recognition("counter", a, b, f"a value changed from {a} to {b}", name)
+    return None
 
 
 def path(d: FirstDifference) -> Recognition | None:

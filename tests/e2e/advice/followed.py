@@ -21,12 +21,10 @@ from cachedoctor.model import Finding, Report
 from cachedoctor.model.terms import OF_CLIENTS
 from cachedoctor.report.report_view import ReportView
 from cachedoctor.report.words.do_now import DoNow
-from e2e import models
 from e2e.days.recorder import Recorder, Sent
-from e2e.days.run import Plan
+from e2e.days.run import Plan, starter
 from e2e.days.truth import counts
 from e2e.remedy import merged
-from e2e.server import Server
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
 from day_causes import NEAR, RIGHT
@@ -233,13 +231,8 @@ def _with_server(
     plan: Plan, options: Sequence[str], out: Path, traffic: Callable[[Recorder], None], logs: list[bytes] | None = None
 ) -> list[Sent]:
     """Start a server with these options, let the traffic come, and give what was sent; ``logs`` takes its logs."""
-    kept = out / "models"
-    kept.mkdir(parents=True, exist_ok=True)
-    model = kept / f"{plan.kind}.gguf"
-    if not model.exists():
-        models.KINDS[plan.kind]().save(model)
     with tempfile.TemporaryDirectory(prefix="cachedoctor-advice-") as folder:
-        day = Recorder(lambda log: Server(plan.build, model, list(options), {}, log), Path(folder))
+        day = Recorder(starter(plan.build, plan.kind, options, out / "models"), Path(folder))
         day.open()
         try:
             traffic(day)

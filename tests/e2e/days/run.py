@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,14 +46,8 @@ class Plan:
 def play(plan: Plan, out: Path) -> dict[str, Any]:
     """Run a day and write its folder below ``out``; returns what went into truth.json."""
     kept = out / "models"
-    kept.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="cachedoctor-day-") as folder:
-
-        def start(log: Path, kind: str) -> Server:
-            options = [str(_made(kept, option)) if option in FILES else option for option in plan.options]
-            return Server(plan.build, _made(kept, f"{kind or plan.kind}.gguf"), options, {}, log)
-
-        day = Recorder(start, Path(folder))
+        day = Recorder(starter(plan.build, plan.kind, plan.options, kept), Path(folder))
         day.open()
         try:
             plan.situation.traffic(day, plan.situation.is_faulty and not plan.mended)
@@ -68,6 +63,20 @@ def play(plan: Plan, out: Path) -> dict[str, Any]:
     _lines(run / "responses.jsonl", [_response(sent) for sent in day.sent])
     _write_truth(run, told)
     return told
+
+
+def starter(build: int, kind: str, options: Sequence[str], kept: Path) -> Callable[[Path, str], Server]:
+    """What starts a server of this build with a model of this kind, or of the one that it is asked for.
+
+    Models, and files that the options name, are made in ``kept``.
+    """
+    kept.mkdir(parents=True, exist_ok=True)
+
+    def start(log: Path, other: str) -> Server:
+        named = [str(_made(kept, option)) if option in FILES else option for option in options]
+        return Server(build, _made(kept, f"{other or kind}.gguf"), named, {}, log)
+
+    return start
 
 
 def _made(folder: Path, name: str) -> Path:

@@ -66,7 +66,7 @@ def ask(question: Question, folder: Path) -> list[Answer]:
 
 
 def _recorded(question: Question, model: Path, folder: Path) -> list[Sent]:
-    day = Recorder(lambda log: Server(question.build, model, list(question.options), {}, log), folder)
+    day = Recorder(lambda log, _: Server(question.build, model, list(question.options), {}, log), folder)
     day.open()
     try:
         question.day.traffic(day, question.day.is_faulty)
@@ -95,7 +95,7 @@ def _sent_again(
     build, options = question.under(setting)
     below = folder / setting.replace(" ", ",")
     below.mkdir()
-    day = Recorder(lambda log: Server(build, model, list(options), {}, log), below)
+    day = Recorder(lambda log, _: Server(build, model, list(options), {}, log), below)
     day.open()
     try:
         for path, body in bodies:

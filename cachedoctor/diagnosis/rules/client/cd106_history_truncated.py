@@ -25,11 +25,17 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
     return None if first is None or not s.lost else from_prompts(s, first)
 
 
+def _what(place: str | None) -> str:
+    """Name what was dropped: a prompt of ``/v1/completions`` is one text."""
+    return "text was" if (place or "").startswith("prompt") else "messages were"
+
+
 def say(g: kit.MatchGroup) -> kit.FindingText:
     """Say what a rolling window costs and how to cut."""
     f = g.numbers
+    what = _what(f["place"])
     return kit.FindingText(
-        f"the oldest messages were dropped after {kit.token(f['lcp'])}: {kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}",
+        f"the oldest {what} dropped after {kit.token(f['lcp'])}: {kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}",
         _WHY + why_client(g),
         with_client(
             g,
@@ -49,7 +55,7 @@ def of_bodies(_: kit.Session, difference: kit.PromptDiff) -> kit.ChangeText | No
     """Say it of two given bodies."""
     if difference.first is None or difference.first.kind != "front-truncated":
         return None
-    head = f"the oldest messages were dropped after {changes.place(difference)}"
+    head = f"the oldest {_what(difference.first.place)} dropped after {changes.place(difference)}"
     return changes.of_bodies(difference, head, _WHY, [_RARELY])
 
 

@@ -59,6 +59,7 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
     numbers = {"symptom": not s.lost, "at_hand": match.found, "erased": sorted(end + 1 for _, end in r.seen.erased_at)}
     numbers |= {"small": match.key, "least": s.min_prompt, "whole": s.whole, "known": s.lcp}
     numbers["candidates"] = [*_client(s), *_slot(s), *_memory(s), *_caching(s)]
+    numbers["emptied"] = s.is_emptied or kit.was_emptied(r)
     others = [(mark, label) for mark, label in related if mark.line != primary[0].line]
     return kit.Proof(primary, others[:2], numbers)
 
@@ -87,13 +88,20 @@ def _what_is_known(g: kit.MatchGroup) -> str:
     whole = f" of the {kit.n(g.numbers['whole'])} tokens that could have been reused" if g.numbers["whole"] else ""
     size = f"A prompt of {kit.n(r.prompt_tokens)} tokens reused {kit.n(r.cached_tokens or 0)}{whole}. "
     place = "" if known is None else f"{kit.n(known)} of these tokens are known to match. "
+    emptied = (
+        "A slot lost what it held, although no other conversation had used it and the prompt begins with all of that. "
+        if g.numbers["emptied"]
+        else ""
+    )
     named = ", ".join(other.name for other in g.numbers["candidates"] if other.is_open)
-    return f"{size}{place}Causes not excluded: {named}."
+    return f"{size}{place}{emptied}Causes not excluded: {named}."
 
 
 def _client(s: kit.RuleContext) -> list[kit.RuledOut]:
     """Whether the client may have changed the prompt."""
     r, keep = s.request, s.request.f_keep
+    if s.known and r.text_lcp is not None and r.text_lcp == r.reference_tokens:
+        return [kit.RuledOut("prefix-diverges-early", "the prompt begins with all of the previous prompt")]
     if s.lcp is not None:  # what the client changed behind it has a finding of its own
         return [kit.RuledOut("prefix-diverges-early", f"{kit.n(s.lcp)} of {kit.n(s.whole)} tokens are the same")]
     if keep is not None and keep >= KEPT and r.held_thread == r.thread:
@@ -129,6 +137,8 @@ def _slot(s: kit.RuleContext) -> list[kit.RuledOut]:
     r = s.request
     if s.lcp is not None and s.lcp >= s.whole - kit.MIN_LOST:
         return []
+    if kit.was_emptied(r):
+        return [kit.RuledOut("slot-held-other-prompt", "this conversation was the last one in the slot")]
     held = (
         f"only lengths show that the slot held this conversation's {kit.n(r.reference_tokens)} tokens"
         if s.own_slot

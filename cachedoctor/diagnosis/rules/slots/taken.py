@@ -17,7 +17,7 @@ def other_held(s: RuleContext) -> bool:
     """The slot had been taken; whether a change of the prompt explains the loss, other rules say."""
     if not s.slot_taken or s.request.seen.choice.t_last == -1 or s.is_infill:
         return False
-    if s.elsewhere or s.is_doubtful:
+    if s.elsewhere or s.is_doubtful or s.is_emptied:
         return False
     return not (_by_chance(s) or _shares_less(s) or _in_parallel(s))
 
