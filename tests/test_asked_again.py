@@ -129,10 +129,12 @@ def test_a_switch_that_drops_old_reasoning_is_said_as_that(before: Any, after: A
         ("dense-questions_outer-b10566-default", ["slot-contention", "cache-ram-disabled"], 17_144),
         ("dense-two_editors-b10566-lv4", ["cache-ram-disabled"], 19_241),
         ("dense-readers_in_one_memory-b8352-default", ["kv-purged"], 20_879),
+        ("dense-three_ideas_beside-b11549-default", ["slot-held-other-prompt"], 17_639),
     ],
 )
 def test_what_the_server_once_had_is_counted(tmp_path: Path, day: str, names: list[str], tokens: int) -> None:
-    """Documents that come three times, files of two editors, and slots that were emptied: near what the fix saved."""
+    """Documents that come three times, files of two editors, slots that were emptied, or taken by further answers: near
+    what the fix saved."""
     run = FIXTURES / "days" / day
     sent, answers = (
         [json.loads(line) for line in (run / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()]

@@ -275,6 +275,8 @@ class GivenPrompts:
         if request.held_tokens == 0 and request.facts.said("kv_purged") is not None:
             held = None  # the server emptied it
         texts.slots[request.slot] = _OTHER
+        if request.parent is not None:
+            return None  # one more answer to the prompt of another request
         prompt = self._joined.pop(request.index, None)
         if prompt is None and request.index > self._decided:
             prompt = self._take(request)

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from cachedoctor.diagnosis.rules import advice, kit
-from cachedoctor.diagnosis.rules.slots.taken import ALTERNATE, CHANGED_HEAD, other_held
+from cachedoctor.diagnosis.rules.slots.taken import ALTERNATE, CHANGED_HEAD, by_another_answer, other_held
 from cachedoctor.knowledge import server_options
 
 STRICT = "strict"
 """Key of requests for which another slot held the conversation, and was not similar enough."""
+ANSWERS = "answers"
+"""Key of requests whose slot one of several answers to another prompt had taken."""
 
 
 def decide(s: kit.RuleContext) -> kit.Match | None:
     """Fire when the reference is not what the slot held."""
     if s.elsewhere:
         return kit.Match(s.lost, "high", key=STRICT) if s.slot_taken else None
+    if by_another_answer(s) and other_held(s):
+        return kit.Match(s.lost, "high" if s.known else "medium", key=ANSWERS)
     return kit.Match(s.lost, "medium" if s.steals >= 2 else "low") if other_held(s) else None
 
 
@@ -33,6 +37,8 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     f, r = g.numbers, g.worst_request
     if g.worst.key == STRICT:
         return _strict(g, f["kept"])
+    if g.worst.key == ANSWERS:
+        return _answers(g)
     out = (
         [
             kit.RuledOut(
@@ -67,6 +73,24 @@ def _strict(g: kit.MatchGroup, kept: int) -> kit.FindingText:
             )
         ],
         [kit.RuledOut("prefix-diverges-early", "the prompt begins with the whole content of another slot")],
+    )
+
+
+def _answers(g: kit.MatchGroup) -> kit.FindingText:
+    """Say that several answers to one prompt take as many slots."""
+    r, slots = g.worst_request, (g.session.n_slots or 1) + 1
+    return kit.FindingText(
+        f"one of several answers to another prompt (n) had taken slot {r.slot}: {kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}",
+        f"Each further answer to a prompt takes a slot, and the server does not save what the slot held. The {kit.n(r.reference_tokens)} tokens of this conversation were overwritten.",
+        [
+            advice.slots(
+                g.session,
+                slots,
+                f"Use a slot for every conversation and one for each further answer ({slots} slots as a start).",
+            ),
+            kit.Remedy("Or ask for one answer at a time: without n each request uses one slot."),
+        ],
+        [kit.RuledOut("cache-ram-disabled", "the server does not save a slot that a further answer takes")],
     )
 
 

@@ -73,6 +73,12 @@ def side_request(s: RuleContext) -> bool:
     return length is not None and length <= SHORT * (s.request.reference_tokens or 0)
 
 
+def by_another_answer(s: RuleContext) -> bool:
+    """Whether one of several answers to one prompt took the slot, which the server gives a slot each: what that held is not
+    saved to the RAM cache (measured on b9713 and b11549)."""
+    return s.slot_before is not None and s.slot_before.parent is not None
+
+
 def length_of(thief: Request) -> int | None:
     """Tokens of a prompt; of a task without timings and reply, as embeddings are, what it left in its slot."""
     return thief.prompt_tokens if thief.prompt_tokens is not None else thief.seen.released_tokens
