@@ -12,6 +12,7 @@ from prompt_forms import body
 
 import cachedoctor
 from cachedoctor.doctor.extras import prompt_matching
+from cachedoctor.model import Report
 from cachedoctor.prompts import separate_prompts
 from cachedoctor.prompts.compare_prompts import DiffOptions, compare
 from cachedoctor.prompts.conversations import outline
@@ -123,6 +124,19 @@ def test_a_switch_that_drops_old_reasoning_is_said_as_that(before: Any, after: A
     assert changed(a, b).first.kind == kind
 
 
+def _analysed(day: str, tmp_path: Path) -> Report:
+    """What is said of a day with its bodies and the answers recorded with them."""
+    run = FIXTURES / "days" / day
+    sent, answers = (
+        [json.loads(line) for line in (run / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()]
+        for name in ("requests", "responses")
+    )
+    recorded = tmp_path / "recorded.jsonl"
+    rows = (json.dumps(one | {"response": answer}) for one, answer in zip(sent, answers, strict=True))
+    recorded.write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
+    return cachedoctor.analyze(run / "server.log", prompts=[recorded])
+
+
 @pytest.mark.parametrize(
     ("day", "names", "tokens"),
     [
@@ -135,15 +149,21 @@ def test_a_switch_that_drops_old_reasoning_is_said_as_that(before: Any, after: A
 def test_what_the_server_once_had_is_counted(tmp_path: Path, day: str, names: list[str], tokens: int) -> None:
     """Documents that come three times, files of two editors, slots that were emptied, or taken by further answers: near
     what the fix saved."""
-    run = FIXTURES / "days" / day
-    sent, answers = (
-        [json.loads(line) for line in (run / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()]
-        for name in ("requests", "responses")
-    )
-    recorded = tmp_path / "recorded.jsonl"
-    rows = (json.dumps(one | {"response": answer}) for one, answer in zip(sent, answers, strict=True))
-    recorded.write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
-    report = cachedoctor.analyze(run / "server.log", prompts=[recorded])
+    report = _analysed(day, tmp_path)
     found = [finding for finding in report.findings if finding.severity != "note"]
     assert [finding.name for finding in found] == names
     assert sum(finding.cost.tokens for finding in found) == pytest.approx(tokens, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("day", "severity", "advice"),
+    [
+        ("dense-abandoned_drafts-b9713-default", "note", "Let the client stop the earlier request"),
+        ("dense-criteria_at_once-b9294-default", "warning", "Send the first request alone"),
+    ],
+)
+def test_a_draft_beside_one_that_was_given_up_is_noted(tmp_path: Path, day: str, severity: str, advice: str) -> None:
+    """Nobody waits for the answer of a stopped request, so that the next one cannot come after it."""
+    found = _analysed(day, tmp_path).findings[0]
+    assert (found.name, found.severity) == ("computed-together", severity)
+    assert found.remedies[0].text.startswith(advice)
