@@ -1,8 +1,7 @@
 """Why was my prompt recomputed? Reads llama-server logs and answers with evidence.
 
-The whole public API: ``analyze(path) -> Report``, ``diff(a, b) -> PromptDiff``,
-``lint(bodies) -> Lint``, the types of what they return, and
-``CacheDoctorError``. Importing this package imports nothing heavy; a type is imported when it is asked for.
+The public API is ``analyze(path) -> Report``, ``diff(a, b) -> PromptDiff``, ``lint(bodies) -> Lint``, the types of
+their results, and ``CacheDoctorError``. Importing this package is fast, because types are imported on first use.
 """
 
 from __future__ import annotations
@@ -154,7 +153,7 @@ __all__ = [
 if not TYPE_CHECKING:  # so that mypy still finds names that are not there
 
     def __getattr__(name: str) -> object:
-        """Import a type of the public API when it is asked for."""
+        """Import a type of the public API on first use."""
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from cachedoctor import model
@@ -181,20 +180,20 @@ def analyze(
 ) -> Report:
     """Analyse the log files ``paths`` (``-`` is standard input) and return the Report.
 
-    Neither files of settings nor the environment have a say in it. An input that fails midway is named in
-    ``report.inputs``.
+    Settings files and environment variables are ignored. If reading an input fails midway, its ``error`` in
+    ``report.inputs`` is set.
 
     Args:
-        build: the llama.cpp build number, when the log does not show it.
-        cmdline: what started the server; its options are checked, and are facts where the log is silent.
-        prompts: files for the log: request bodies (JSONL), ``/slots`` dumps, directories of ``--log-prompts-dir``.
-        tokenizer: as for ``diff``; matches prompts to requests by their exact length.
+        build: build number of llama.cpp, if the log does not show it.
+        cmdline: command line of the server, as one string; its options are checked and used as facts.
+        prompts: files with prompts: request bodies (JSONL), ``/slots`` dumps, directories of ``--log-prompts-dir``.
+        tokenizer: as for ``diff``; prompts are then matched to requests by exact length.
         template: chat template for request bodies.
-        metrics: dumps of ``/metrics`` of vLLM or SGLang; of several of one server the differences count.
-        responses: files of responses that have ``usage``. With these or ``metrics``, ``paths`` may be empty.
-        kv_events: recordings of ``cachedoctor watch --kv-events``; with these ``paths`` may be empty, too.
-        select: rules to report: codes, beginnings of codes, names; None is all of them.
-        ignore: rules not to report.
+        metrics: dumps of ``/metrics`` of vLLM or SGLang; for several dumps of one server, the differences count.
+        responses: files of responses with ``usage``. If ``responses`` or ``metrics`` is given, ``paths`` may be empty.
+        kv_events: recordings of ``cachedoctor watch --kv-events``; if given, ``paths`` may be empty.
+        select: rules to report: codes, code prefixes or names; None for all rules.
+        ignore: rules to leave out of the report.
 
     Raises:
         CacheDoctorError: no input can be read, or an argument cannot be used (``message`` and ``hint`` say why).
@@ -215,13 +214,13 @@ def diff(
     full: bool = False,
     build: int | None = None,
 ) -> PromptDiff:
-    """Compare the prompts in the files ``a`` (what the server holds) and ``b`` (the new one).
+    """Compare the prompts in two files: ``a`` is in the cache of the server, and ``b`` is the new prompt.
 
     Args:
         tokenizer: a ``tokenizer.json``, a ``.gguf``, or ``http://host:port`` of a running server; makes counts exact.
         template: chat template for request bodies.
-        full: give the whole edit script, not only the first difference.
-        build: of llama.cpp, for what it could reuse.
+        full: if True, the result also has the whole difference, not only the first one.
+        build: llama.cpp build for which the reusable tokens are computed.
 
     Raises:
         CacheDoctorError: an input or an argument cannot be used (``message`` and ``hint`` say why).
@@ -239,17 +238,17 @@ def lint(
     server: str | None = None,
     build: int | None = None,
 ) -> Lint:
-    """Demand of request bodies, in the order of sending, that each extends the one before it in its conversation.
+    """Check that each request body extends the previous one of its conversation; bodies are in the order sent.
 
     Args:
-        bodies: what was posted: OpenAI chat, completions and responses, Anthropic messages.
+        bodies: request bodies of OpenAI chat, completions and responses, or Anthropic messages.
         tokenizer: as for ``diff``.
-        template: chat template of the model; shows what it changes by itself, and makes counts exact.
-        server: ``http://host:port`` of a running llama-server that renders and tokenises instead.
-        build: of llama.cpp that will read them.
+        template: chat template of the model; shows changes by the template, and makes counts exact.
+        server: ``http://host:port`` of a running llama-server that renders and tokenises the bodies.
+        build: llama.cpp build that will serve the requests.
 
     Raises:
-        CacheDoctorError: no two bodies are of one conversation, or an argument cannot be used.
+        CacheDoctorError: no two bodies belong to one conversation, or an argument cannot be used.
     """
     from cachedoctor.doctor.linting.lint_bodies import LintAsk, from_dicts, lint_requests
 

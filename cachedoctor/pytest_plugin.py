@@ -1,10 +1,10 @@
-"""For tests of clients, with pytest: do consecutive requests only extend each other?
+"""For tests of clients with pytest: check that each request only extends the previous one.
 
     def test_my_agent(cache_engine):
         MyAgent(base_url=cache_engine.url).run("three turns")
         cache_engine.assert_cache_friendly()
 
-pytest loads this file in every run of an environment that has cachedoctor: it imports nothing before it is used.
+pytest loads this file in every environment with cachedoctor, so other modules are imported on first use.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ def assert_cache_friendly(
     server: str | None = None,
     build: int | None = None,
 ) -> Lint:
-    """Fail the test where a request does not extend the one before it; arguments as for ``cachedoctor.lint``.
+    """Fail the test if a request does not extend the previous one; arguments as for ``cachedoctor.lint``.
 
     Raises:
         AssertionError: with place, cost and fix of every error.
-        CacheDoctorError: nothing can be said: no two requests are of one conversation, or an argument is not a good.
+        CacheDoctorError: no two requests belong to one conversation, or an argument cannot be used.
     """
     __tracebackhide__ = True
     import cachedoctor
@@ -45,12 +45,12 @@ def assert_cache_friendly(
 
 
 class CacheEngine:
-    """A fake engine, and the question to what it was sent."""
+    """A fake engine, and the check of the requests that it received."""
 
     def __init__(self, engine: FakeEngine) -> None:
         self._engine = engine
         self.asked = False
-        """The requests were judged."""
+        """True if the requests were checked."""
 
     @property
     def url(self) -> str:
@@ -64,16 +64,16 @@ class CacheEngine:
 
     @property
     def bodies(self) -> list[dict[str, Any]]:
-        """What was posted, each with the path that it was posted to."""
+        """The request bodies, each with the path of its request."""
         return self._engine.bodies
 
     @property
     def replies(self) -> list[str | Mapping[str, Any]]:
-        """Replies to come: texts, or messages with ``tool_calls``."""
+        """Next replies: texts, or messages with ``tool_calls``."""
         return self._engine.replies
 
     def assert_cache_friendly(self, **options: Any) -> Lint:
-        """Judge what was sent until now; see ``assert_cache_friendly``."""
+        """Check the requests received until now; see ``assert_cache_friendly``."""
         __tracebackhide__ = True
         self.asked = True
         return assert_cache_friendly(self.bodies, **options)
@@ -81,7 +81,7 @@ class CacheEngine:
 
 @pytest.fixture
 def cache_engine() -> Iterator[CacheEngine]:
-    """An engine on loopback that keeps what a client sends; it is judged at the end if it was not before."""
+    """An engine on loopback that keeps all requests; at the end of the test they are checked, if not checked before."""
     from cachedoctor.doctor.linting.fake_engine import FakeEngine
 
     engine = FakeEngine()

@@ -68,8 +68,8 @@ def test_a_claim_that_the_log_supports_agrees(tmp_path: Path) -> None:
     )
     done = run("analyze", CASES / "billing-header-hybrid" / "server.log", "--requests", said)
     text = " ".join(done.stdout.decode().split())
-    assert "Claude Code itself says: system_changed (2), tools_changed (1)." in text
-    assert "agrees with the log in 2, differs in 1." in text
+    assert "Claude Code gives its own reasons: system_changed (2), tools_changed (1)." in text
+    assert "the log confirms 2 and contradicts 1." in text
     assert "task 32: tools_changed, but the log shows billing-header." in text
 
 
@@ -165,4 +165,5 @@ def test_the_words_of_a_verdict_name_nobody_twice() -> None:
     from cachedoctor.report.words.remarks import _own_verdict
 
     words = _own_verdict(AgentVerdict("the provider", {"tools_changed": 1}, 5, undecided=1))
-    assert words == "The provider itself says: tools_changed (1). Of these the log does not show it in 1."
+    own = "The provider gives its own reasons: tools_changed (1)."
+    assert words == f"{own} Of these claims, the log does not show the cause of 1."

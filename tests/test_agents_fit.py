@@ -97,7 +97,7 @@ def test_the_sentence_names_what_is_held_and_what_keeps_all() -> None:
     ]
     assert memory_forms.agents(AgentsFit(5, 5, 3, 7200.0, ways, 840_000.0), rows) == (
         "5 conversations alternate; 1 slot keeps 3 of 5. --parallel 6 (+1.2 GiB) or --cache-ram 21504 (+12.7 GiB) "
-        "would have kept all conversations; it saves 14 min 00 s a day of such traffic"
+        "would have kept all conversations; the first change saves 14 min 00 s in a day of such traffic"
     )
     said = memory_forms.agents(AgentsFit(5, 5, 3, None), rows)
     assert said.endswith("none of the larger settings tried keeps all conversations")
@@ -140,7 +140,7 @@ def test_of_a_cache_of_blocks_it_is_said_what_it_keeps() -> None:
     way = Candidate("--num-gpu-blocks-override 72", 13_696, None, None, "")
     assert memory_forms.agents(AgentsFit(3, 3, 1, None, [way]), []) == (
         "3 conversations alternate; the KV cache keeps 1 of 3. --num-gpu-blocks-override 72 (memory unknown) would "
-        "have kept all conversations; it saves 13,696 tokens in this log"
+        "have kept all conversations; this change saves 13,696 tokens in this log"
     )
 
 
@@ -165,7 +165,8 @@ def test_sessions_that_bodies_name_are_counted_against_the_pool() -> None:
     assert found is not None
     assert found.sessions == CacheSessions(2, 4, 320 + 480 - 100, 440_215)
     assert memory_forms.agents(found, []) == (
-        "2 sessions (session_id) need 700 tokens, the KV cache has 440,215. 2 conversations alternate; the KV cache "
+        "2 sessions (session_id) need 700 tokens in the cache; the KV cache has 440,215 tokens. "
+        "2 conversations alternate; the KV cache "
         "keeps all 2"
     )
     given.sessions = []

@@ -422,7 +422,7 @@ def test_lint_says_what_the_server_reused() -> None:
     (error,) = found.errors
     assert (error.kind, error.place, error.line) == ("message-edited", "messages[0].content", None)
     assert (error.answered_tokens, error.answered_reused) == (224, 12)
-    assert lint_forms.cost(error, exact=True).endswith("; the server reused 12 of 224")
+    assert lint_forms.cost(error, exact=True).endswith("; the server reused 12 of 224 tokens")
     assert found.notes == []
 
 
@@ -438,7 +438,7 @@ def test_lines_of_a_proxys_records(tmp_path: Path, order: tuple[int, ...], lines
 def test_lint_of_a_transcript_concludes_nothing_about_the_head() -> None:
     found = lint_requests(read_files([str(FOLDER / "transcript.jsonl")]), LintAsk())
     assert found.append_only
-    assert lint_forms.lint_verdict(found).startswith("append-only as far as they are recorded: 3 requests")
+    assert lint_forms.lint_verdict(found).startswith("append-only as far as the recordings show: 3 requests")
     assert "no system prompt, no tools" in lint_forms.notes(found)[0]
 
 

@@ -33,7 +33,7 @@ def test_to_the_standard_output(log: Path) -> None:
     assert b"/models/" not in done.stdout
     assert done.stdout.count(b"\n") == LOG.count(b"\n")
     assert b"cachedoctor: note: " in done.stderr
-    assert b"1 path" in done.stderr
+    assert b"path (1)" in done.stderr
 
 
 @pytest.mark.sweep

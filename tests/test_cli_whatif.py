@@ -23,8 +23,8 @@ def test_simulate_says_its_own_error_first_and_what_changes() -> None:
     text = " ".join(done.stdout.decode().split())
     assert "server.log: 32 requests replayed, from the log only replay " in text
     assert re.search(
-        r" \d\d of 32 requests have the same reuse; the replay reuses [\d,]+ tokens, the server 37,401; "
-        r"the error of single requests is",
+        r" \d\d of 32 requests have the same reuse as on the server; the replay reuses [\d,]+ tokens, "
+        r"the server 37,401; the error of single requests is",
         text,
     )
     assert "changed cache-ram: 0 -> 8192 cache-idle-slots: off -> on server replay changed" in text
@@ -70,7 +70,7 @@ def test_tune_with_bodies_sends_a_suspicion_to_analyze() -> None:
     case = ROOT / "fixtures/cases/requests-timestamp"
     shown = run("tune", case / "server.log", "--requests", case / "requests.jsonl").stdout.decode()
     words = " ".join(shown.split())
-    assert "7,389 were never sent after the same beginning: new text, or text after a change by the" in words
+    assert "7,389 tokens were never sent after the same beginning: new text, or text after a change by the" in words
     assert "cause CD108 prefix-diverges-early: " in words
     assert words.endswith("try Pass the same --requests to cachedoctor analyze, which compares the texts.")
 
@@ -127,7 +127,7 @@ def test_a_replay_that_does_not_explain_the_log_is_refused() -> None:
     """Eight people on four slots: at this level the log alone does not tell who is who."""
     done = run("tune", ROOT / "fixtures/days/dense-eight_auto_ram_small-b11549-default/server.log")
     assert (done.returncode, done.stdout) == (3, b"")
-    one_line(done, "does not reproduce the log", "more than 5 %")
+    one_line(done, "does not reproduce the log", "the limit is 5 %")
 
 
 def test_export_as_a_trace(tmp_path: Path) -> None:

@@ -131,7 +131,7 @@ def test_a_file_of_a_wrong_name_is_a_log(log: Path) -> None:
         (("fleet", "LOG", "-o", "sums.csv", "--no-reports"), "--reports: cannot be combined with sums"),
         (
             ("tune", "LOG", "--set", "parallel=2", "--memory", "1G"),
-            "--memory limits a search for settings, but --set asks for a replay",
+            "--memory limits the search for settings, but --set replays only the given settings",
         ),
         (
             ("watch", "LOG", "--kv-events", "tcp://127.0.0.1:1", "-o", "kv.jsonl"),

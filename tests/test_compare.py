@@ -128,7 +128,7 @@ def test_few_conversations_cannot_tell_however_many_requests_they_have() -> None
     shown = both(report(turns(1, 100) * 50), report(turns(8, 900)))
     assert shown.verdict == "unsure"
     assert shown.measures[0].low is None
-    assert shown.why == "only 1 conversation on the side BEFORE, 5 are needed"
+    assert shown.why == "only 1 conversation on the side BEFORE, at least 5 are needed"
     assert compare_forms.comparison_verdict(shown).startswith("Cannot tell: ")
 
 
@@ -138,7 +138,7 @@ def test_what_is_alike_but_not_the_same_cannot_be_told_from_few_conversations() 
     assert shown.measures[0].difference == 0
     assert shown.measures[0].low is None
     assert shown.verdict == "unsure"
-    assert shown.why == "only 3 conversations on each side, 5 are needed"
+    assert shown.why == "only 3 conversations on each side, at least 5 are needed"
 
 
 def test_what_rounds_to_nothing_has_no_sign() -> None:
@@ -248,7 +248,10 @@ def test_a_rare_finding_may_be_missed_by_chance() -> None:
     rare = report(turns(30, 500), [finding(count=3)])
     seen, sure, note = change(rare, report(turns(2, 500)))
     assert (seen, sure) == ("went", False)
-    assert note == "may be chance: the finding hit 3 of 90 requests, and the 6 requests of AFTER may have missed it"
+    assert (
+        note
+        == "may be chance: the finding affected 3 of 90 requests; the 6 requests of AFTER may be too few to show it"
+    )
     assert change(rare, report(turns(100, 500))) == ("went", True, "")
 
 

@@ -311,7 +311,7 @@ def test_a_window_that_pushes_prompts_out() -> None:
     """40,000 tokens were computed, a fifth of the cache is 20,000; 0 % was reused where 75 % could have been."""
     (found,) = cd515.inspect(served(version="0.27.1", sent=bodies()))
     assert (found.severity, found.confidence) == ("warning", "medium")
-    assert "a cache of 100,000 tokens could have held 75.0 % of the given request bodies" in found.words.claim
+    assert "a cache of 100,000 tokens is large enough to reuse 75.0 % of the text in the given" in found.words.claim
     assert len(found.words.remedies) == 2
     (old,) = cd515.inspect(served(version="0.22.1", sent=bodies()))
     assert len(old.words.remedies) == 1  # the variable came with 0.23

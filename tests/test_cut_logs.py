@@ -198,14 +198,14 @@ def test_a_request_without_its_end_names_the_lines_that_tell_it() -> None:
 FORCED = "slot update_slots: id  0 | task 9 | forcing full prompt re-processing due to lack of cache data (likely due to SWA)\n"
 
 
-@pytest.mark.parametrize(("held", "said"), [(870, "too small to matter"), (9870, "CD108")])
+@pytest.mark.parametrize(("held", "said"), [(870, "too few tokens to matter"), (9870, "CD108")])
 def test_a_small_request_is_said_to_be_small(held: int, said: str) -> None:
     log = (
         f"slot update_slots: id  0 | task 9 | n_past = 6, slot.prompt.tokens.size() = {held}, seq_id = 0, "
         f"pos_min = {held - 1}, n_swa = 0\n"
     )
     assert said in shown(log + FORCED)
-    assert ("too small" in shown(log + FORCED)) == (held < 1000)
+    assert ("too few" in shown(log + FORCED)) == (held < 1000)
 
 
 def test_a_first_request_is_not_a_warning() -> None:

@@ -136,9 +136,9 @@ def test_similarity_and_f_keep_have_different_divisors() -> None:
     fields = fields_of(CHOICE)
     assert fields["f_sim_best"].label == "sim_best"
     assert "length of the new prompt" in fields["f_sim_best"].meaning
-    assert "length of what the slot held" in fields["f_keep"].meaning
+    assert "length of the slot's old content" in fields["f_keep"].meaning
     old = "slot get_availabl: id 3 | task 7 | selected slot by lcs similarity, lcs_len = 31, similarity = 0.9"
-    assert "length of what the slot HELD" in fields_of(old)["similarity"].meaning
+    assert "length of the slot's old content" in fields_of(old)["similarity"].meaning
 
 
 def test_a_count_is_not_a_position() -> None:
@@ -159,7 +159,7 @@ def test_n_past_before_and_after_the_check() -> None:
     """In the check of the memory it is only the common prefix."""
     slot = "slot update_slots: id 0 | task 1 | "
     check = "n_past = 22, slot.prompt.tokens.size() = 41, seq_id = 0, pos_min = 33, n_swa = 8"
-    assert "not the reuse yet" in fields_of(slot + check)["n_past"].meaning
+    assert "Less may be reused" in fields_of(slot + check)["n_past"].meaning
     restored = "restored context checkpoint (pos_min = 1, pos_max = 1, n_tokens = 2, n_past = 2, size = 0.016 MiB)"
     assert "reused now" in fields_of(slot + restored)["n_past"].meaning
 
@@ -169,7 +169,7 @@ NO_NUMBERS = {
     "slot get_availabl: id 0 | task -1 | selected slot by LRU, t_last = -1": "never used",
     "srv load: - looking for better prompt, base f_keep = -1.000, sim = 0.000": "the slot is empty",
     "slot operator(): id 0 | task 9 | erased invalidated context checkpoint (pos_min = 9, pos_max = 9, n_tokens = 10,"
-    " n_swa = 128, pos_next = 0, size = 0.016 MiB)": "nothing of the prompt is reused",
+    " n_swa = 128, pos_next = 0, size = 0.016 MiB)": "no part of the prompt is reused",
     "build: 0 (unknown) with GNU 10.2.1 for Linux x86_64": "unknown",
 }
 USUAL = {

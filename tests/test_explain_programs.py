@@ -40,8 +40,8 @@ def test_several_pasted_lines_are_explained_one_by_one() -> None:
     done = run("explain", "--line", pasted)
     text = " ".join(done.stdout.decode().split())
     for words in (
-        "not its length",
-        "how much of it is the beginning of the prompt",
+        "not the whole prompt",
+        "of its common prefix with the prompt",
         "LM Studio's llama.cpp engine of 2025",
     ):
         assert words in text

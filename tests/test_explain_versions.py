@@ -94,7 +94,7 @@ def test_what_comes_before_a_message_of_sglang() -> None:
     """Time and ranks."""
     parts = {part.text: part.meaning for part in one(PREFILL).parts}
     assert list(parts) == ["2026-07-04 04:31:24", "DP0", "TP1"]
-    assert "cache of its own" in parts["DP0"]
+    assert "its own cache" in parts["DP0"]
     assert "TP0" in parts["TP1"]
 
 
@@ -104,13 +104,13 @@ def test_pairs_are_fields_of_their_own() -> None:
     assert "more" not in fields
     assert (fields["GPU KV cache usage"].text, fields["GPU KV cache usage"].unit) == ("1.5%", "%")
     assert "nothing was found" in fields["Prefix cache hit rate"].here
-    assert "no checked version prints this line" in fields["Brand new"].meaning
+    assert "no checked version prints this field" in fields["Brand new"].meaning
     assert fields["engine"].text == "001"
     usual = {reading.name: reading for reading in one(STATS.replace("rate: 0.0%", "rate: 10.0%")).fields}
     assert usual["Prefix cache hit rate"].here == ""
     batch = {reading.name: reading for reading in one(PREFILL).fields}
     assert (batch["#cached-token"].text, batch["#cached-token"].unit) == ("9344", "tokens")
-    assert "further chunks" in batch["#cached-token"].meaning
+    assert "later chunks" in batch["#cached-token"].meaning
 
 
 def test_versions_in_words_and_levels() -> None:

@@ -210,7 +210,7 @@ def test_the_cheapest_test_comes_first() -> None:
     assert fix.steps[0].commands == ["export CLAUDE_CODE_ATTRIBUTION_HEADER=0"]
     assert "env.CLAUDE_CODE_ATTRIBUTION_HEADER in ~/.claude/settings.json" in fix.steps[0].text
     assert fix.server == "llama-server b8672"
-    assert fix.costs == ["--cache-ram: up to 512 MiB of main memory, no VRAM"]
+    assert fix.costs == ["--cache-ram needs up to 512 MiB of main memory, and no VRAM"]
 
 
 def test_other_programs_are_not_given_options_of_llama_server() -> None:
@@ -320,7 +320,7 @@ def test_jan_has_settings_and_a_field_for_variables() -> None:
         "Parallel Sequences: 4", "Context Size (of the model): 65536", "Prompt Cache RAM (MiB): 256",
     ]  # fmt: skip
     assert notes == [
-        "older versions of Jan read LLAMA_ARG_CACHE_RAM=256 as Environmental variables instead",
+        "in older versions of Jan, write LLAMA_ARG_CACHE_RAM=256 into Environmental variables instead",
         "Jan has no setting for --slot-prompt-similarity 0.5",
     ]
     asked = as_typed("LLAMA_SERVER_SLOTS_DEBUG=1 --ctx-checkpoints 64")

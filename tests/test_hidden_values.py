@@ -67,4 +67,4 @@ def test_fix_prints_a_command_without_its_keys(form: str) -> None:
     assert KEY[:8] not in done.output
     assert "$API_KEY" in done.output
     said = " ".join(done.output.replace("\n#  ", "").split())
-    assert "set $HF_TOKEN $API_KEY $HF_TOKEN_2, or replace the variables with the values" in said
+    assert "set $HF_TOKEN $API_KEY $HF_TOKEN_2, or write the keys instead" in said

@@ -248,7 +248,7 @@ def test_ten_thousand_requests() -> None:
     for svg in page.tagged("svg"):
         assert sum(svg in e.parents for e in page.all) < 3 * MOST_COLUMNS
     assert len(page.tagged("ol", **{"class": "rulers"})) == 2
-    assert "20 of 9,888 whose positions are known" in page.by_id("memory").text  # every 90th lost nothing
+    assert "20 of 9,888 with known positions" in page.by_id("memory").text  # every 90th lost nothing
     assert len([e for e in page.all if e.attrs.get("class") == "restart"]) == 1
     check_whole(page)
 
@@ -297,8 +297,8 @@ def test_slots_of_two_servers_are_kept_apart() -> None:
     assert page.data["slots"] == ["a slot 0", "b slot 0"]
     assert "1 restart" in page.by_id("t-desc").text
     words = [e.text for e in page.tagged("title") if e.text.startswith("request #")]
-    assert sum("restarted before it" in text for text in words) == 2  # one in each of two drawings
-    assert all("restarted before it" not in text for text in words if not text.startswith("request #2,"))
+    assert sum("restarted before this request" in text for text in words) == 2  # one in each of two drawings
+    assert all("restarted before this request" not in text for text in words if not text.startswith("request #2,"))
 
 
 def test_charts_are_drawn_from_twenty_requests_on() -> None:
@@ -387,14 +387,14 @@ def test_the_sample_of_speeds_is_bounded_and_even() -> None:
     chart = speed.draw()
     assert chart is not None
     assert Speed.MOST / 2 <= chart.dots.count("M") <= Speed.MOST
-    assert chart.notes == ("every 64th request is drawn", "1 with fewer than 32 computed tokens left out")
+    assert chart.notes == ("every 64th request is drawn", "1 request with fewer than 32 computed tokens left out")
     assert float(chart.xs[-1][0]) == chart.right
 
 
 @pytest.mark.parametrize(
     ("prefix", "back", "said"),
     [
-        (50, None, "Both its checkpoints end after the point where the prompts diverge (50 tokens)"),
+        (50, None, "Both checkpoints of the slot end after the point where the prompts diverge (50 tokens)"),
         (150, None, "A checkpoint at position 99 is inside the common prefix, but the server did not use it"),
         (150, (99, 99), "The slot went back to the checkpoint at position 99"),
         (None, None, "where the prompts diverge is unknown"),

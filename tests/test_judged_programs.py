@@ -51,7 +51,7 @@ def test_ollama_prints_what_its_slot_held_and_what_is_common() -> None:
     assert list(causes) == ["CD108"]
     one = causes["CD108"]
     assert (one.name, one.severity, one.confidence) == ("prefix-diverges-early", "note", "low")
-    assert "after 31 of 20,400 held tokens (20,569 of 20,600 prompt tokens computed)" in one.claim
+    assert "only 31 of 20,400 cached tokens match (20,569 of 20,600 prompt tokens computed)" in one.claim
     assert "slot-held-other-prompt" in {out.name for out in one.ruled_out}
     assert any("OLLAMA_NUM_PARALLEL" in remedy.text for remedy in one.remedies)
 
@@ -61,7 +61,7 @@ def test_a_history_that_changed_in_its_middle() -> None:
     causes = found(slot(0, 20000, 0) + slot(20400, 20600, 9000))
     assert list(causes) == ["CD105"]
     assert (
-        "11,400 tokens in 1 request differ from what ollama held, from token 9,000 of 20,400 on"
+        "11,400 tokens in 1 request differ from the prompt cached by ollama, from token 9,000 of 20,400 on"
         in causes["CD105"].claim
     )
 
@@ -74,14 +74,14 @@ def test_a_shorter_prompt_loses_what_it_could_have_had_alone() -> None:
     """A title of 600 tokens behind a conversation of 20,400: at most 600 could have been common."""
     causes = found(slot(0, 20000, 0) + slot(20400, 600, 31))
     assert "CD105" not in causes
-    assert "after 31 of 20,400 held tokens (569 of 600 prompt tokens computed)" in causes["CD108"].claim
+    assert "only 31 of 20,400 cached tokens match (569 of 600 prompt tokens computed)" in causes["CD108"].claim
 
 
 def test_koboldcpp_keeps_one_conversation() -> None:
     """The second prompt of 13,185 tokens computed 12,935 of them; its context had held 13,100."""
     causes = found(kobold(13100, 13050) + kobold(13235, 12935))
     assert list(causes) == ["CD108"]
-    assert "after 250 of 13,100 held tokens (12,935 of 13,185 prompt tokens computed)" in causes["CD108"].claim
+    assert "only 250 of 13,100 cached tokens match (12,935 of 13,185 prompt tokens computed)" in causes["CD108"].claim
     assert any("--smartcache" in remedy.text for remedy in causes["CD108"].remedies)
 
 
@@ -117,7 +117,7 @@ def test_llama_cpp_python_holds_its_last_prompt_at_least() -> None:
     causes = found(python(100, 9000) + python(2000, 8000))
     assert list(causes) == ["CD105"]
     assert (
-        "7,100 tokens in 1 request differ from what llama-cpp-python held, from token 2,000 of 9,100 on"
+        "7,100 tokens in 1 request differ from the prompt cached by llama-cpp-python, from token 2,000 of 9,100 on"
         in causes["CD105"].claim
     )
     assert any("--cache_size" in remedy.text for remedy in causes["CD105"].remedies)

@@ -123,7 +123,7 @@ def test_a_window_that_does_not_reach_back_is_the_servers_part() -> None:
     assert [(prompt, cached) for prompt, cached, _ in numbers(report.sessions[0])] == [(900, 0), (944, 48)]
     (finding,) = report.findings
     assert (finding.code, finding.severity, finding.confidence) == ("CD705", "note", "high")
-    assert "892 cached tokens recomputed in 1 request: 48 of 940 common tokens reused" in finding.claim
+    assert "892 cached tokens recomputed in 1 request: 48 of 940 matching tokens reused" in finding.claim
     assert "--useswa" in finding.remedies[0].text
 
 

@@ -121,7 +121,7 @@ def test_a_fix_is_seen_in_responses() -> None:
 def test_too_few_pieces_are_not_proof() -> None:
     found = compared(answered((1000, 0), (1000, 0)), answered((1000, 900), (1000, 900)))
     assert (found.verdict, found.measures[0].low) == ("unsure", None)
-    assert found.why == "only 2 runs of responses on each side, 5 are needed"
+    assert found.why == "only 2 runs of responses on each side, at least 5 are needed"
 
 
 def test_the_same_responses_are_not_difference() -> None:

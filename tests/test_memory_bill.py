@@ -185,13 +185,13 @@ def test_a_bill_reads_as_sentences() -> None:
         13_722.0, 8294.0, 13_000.0, False,
     )  # fmt: skip
     assert memory_forms.bill(found) == [
-        "slots (4 slots, at most 12 MiB of 64 MiB): 41 requests used 32,000 tokens again, 5.1 s; "
+        "slots (4 slots, at most 12 MiB of 64 MiB): 41 requests reused 32,000 tokens, which saved 5.1 s; "
         "--ctx-size 8192 is enough for that (32 MiB)",
-        "RAM cache (27 prompts of 41 saved, at most 8.1 GiB of 8.0 GiB): 3 requests used 12,300 tokens again, 4.1 s; "
-        "--cache-ram 1434 is enough for that (1.4 GiB)",
+        "RAM cache (27 of 41 saved prompts at once, at most 8.1 GiB of 8.0 GiB): 3 requests reused 12,300 tokens, "
+        "which saved 4.1 s; --cache-ram 1434 is enough for that (1.4 GiB)",
         "checkpoints (48 at once): nothing was reused",
-        "peak while saving: at least 13.4 GiB in addition to model and slots; the log shows 12.7 GiB of it; RSS of the "
-        "process: unknown",
+        "peak while saving: at least 13.4 GiB in addition to model and slots (the log shows 12.7 GiB); memory of the "
+        "whole process (RSS): unknown",
     ]
 
 

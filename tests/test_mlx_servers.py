@@ -60,10 +60,12 @@ def test_omlx_says_what_the_client_changed_and_what_the_server_could_not_restore
     causes = found(parted(A, 420173, 118784, 119464, 417792))
     assert set(causes) == {"CD105", "CD705"}
     assert (
-        "298,328 tokens in 1 request differ from what oMLX held, from token 119,464 of 417,792 on"
+        "298,328 tokens in 1 request differ from the prompt cached by oMLX, from token 119,464 of 417,792 on"
         in causes["CD105"].claim
     )
-    assert "680 cached tokens recomputed in 1 request: 118,784 of 119,464 common tokens reused" in causes["CD705"].claim
+    assert (
+        "680 cached tokens recomputed in 1 request: 118,784 of 119,464 matching tokens reused" in causes["CD705"].claim
+    )
     assert (causes["CD105"].severity, causes["CD105"].confidence) == ("note", "low")
     assert (causes["CD705"].severity, causes["CD705"].confidence) == ("note", "high")
 
@@ -76,7 +78,7 @@ def test_an_older_omlx_without_the_request_in_brackets() -> None:
 def test_a_stored_sequence_that_was_whole_and_not_restored_is_the_servers_part_alone() -> None:
     causes = found(restored(B, 2048, 100) + parted(A, 9880, 0, 8192, 8192))
     assert list(causes) == ["CD705"]
-    assert "8,192 cached tokens recomputed in 1 request: 0 of 8,192 common tokens reused" in causes["CD705"].claim
+    assert "8,192 cached tokens recomputed in 1 request: 0 of 8,192 matching tokens reused" in causes["CD705"].claim
     assert "It has no setting for the block size" in causes["CD705"].remedies[0].text
 
 
@@ -91,7 +93,7 @@ def test_omlx_says_itself_why_it_went_back() -> None:
     causes = found(log)
     assert "2,322 cached tokens" in causes["CD705"].claim
     assert "dropped 1 trailing block(s) with placeholder non-sliceable state" in causes["CD705"].why
-    assert "12,578 tokens in 1 request differ from what oMLX held" in causes["CD105"].claim
+    assert "12,578 tokens in 1 request differ from the prompt cached by oMLX" in causes["CD105"].claim
     assert "non-sliceable" not in causes["CD105"].claim
 
 
@@ -101,7 +103,7 @@ def test_a_head_that_most_prompts_have_does_not_tell_who_changed_it() -> None:
     assert list(causes) == ["CD108"]
     assert (causes["CD108"].confidence, causes["CD108"].severity) == ("low", "note")
     assert "another conversation used the server" in causes["CD108"].why
-    assert "after 14 of 9,000 held tokens" in causes["CD108"].claim
+    assert "only 14 of 9,000 cached tokens match" in causes["CD108"].claim
 
 
 @pytest.mark.parametrize(("matched", "code"), [(8488, "CD105"), (8489, None)])
@@ -134,7 +136,7 @@ def test_the_prompt_that_starts_next_is_the_one_that_missed() -> None:
     assert numbers(session) == [(85790, 0, 1), (86821, 24576, 3), (87000, 86821, 4)]
     causes = found(log)
     assert (
-        "58,257 tokens in 1 request differ from what ds4-server held, from token 28,336 of 86,593 on (token-mismatch)"
+        "58,257 tokens in 1 request differ from the prompt cached by ds4-server, from token 28,336 of 86,593 on (token-mismatch)"
         in causes["CD105"].claim
     )
     assert "3,760 cached tokens" in causes["CD705"].claim
@@ -153,7 +155,7 @@ def test_a_side_request_takes_the_one_live_conversation() -> None:
     log = prompt(0, 23000) + miss(23050, 10, 1) + prompt(0, 10) + miss(20, 23446, 1) + prompt(0, 23446)
     causes = found(log)
     assert list(causes) == ["CD707"]
-    assert "23,456 of 23,456 tokens after the first" in causes["CD707"].claim
+    assert "after the first prompt, 23,456 of 23,456 prompt tokens" in causes["CD707"].claim
     assert any("one conversation in memory" in remedy.text for remedy in causes["CD707"].remedies)
     assert causes["CD707"].confidence == "low"
 
@@ -245,7 +247,7 @@ STUCK = "INFO:rapid_mlx.memory_cache:[cache_fetch] LCP unavailable: shared=5679 
 def test_an_entry_that_cannot_be_cut_back_is_the_servers_part(words: str) -> None:
     causes = found(STUCK.format(words) + lookup("a", "MISS prompt_tokens=5710 time=0.002s entries=1"))
     assert list(causes) == ["CD705"]
-    assert "5,679 cached tokens recomputed in 1 request: 0 of 5,679 common tokens reused" in causes["CD705"].claim
+    assert "5,679 cached tokens recomputed in 1 request: 0 of 5,679 matching tokens reused" in causes["CD705"].claim
     assert "--hybrid-cache-entries" in causes["CD705"].remedies[0].text
 
 
@@ -288,7 +290,7 @@ def test_a_miss_without_more_is_undecided() -> None:
     log = "".join(lookup(name, "MISS prompt_tokens=61256 time=0.002s entries=6") for name in "abc")
     causes = found(log)
     assert list(causes) == ["CD707"]
-    assert "122,512 of 122,512 tokens after the first" in causes["CD707"].claim
+    assert "after the first prompt, 122,512 of 122,512 prompt tokens" in causes["CD707"].claim
 
 
 # ---- mlx-vlm

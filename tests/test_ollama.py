@@ -92,7 +92,7 @@ def test_more_matched_than_was_restored_at_no_multiple() -> None:
     """ollama issue 17829: 32,838 - 24,933 = 7,905 tokens, in a single line."""
     (finding,) = report_of(mlx('msg="cache hit" total=33083 matched=32838 cached=24933 left=8150')).findings
     assert (finding.code, finding.severity, finding.confidence) == ("CD705", "note", "high")
-    assert "7,905 cached tokens recomputed in 1 request: 24,933 of 32,838 common tokens reused" in finding.claim
+    assert "7,905 cached tokens recomputed in 1 request: 24,933 of 32,838 matching tokens reused" in finding.claim
 
 
 def test_the_stride_is_named_where_it_shows() -> None:

@@ -646,7 +646,10 @@ def test_what_somebody_else_evicted_is_not_a_fault(engine: str, after: int) -> N
     with served(engine=engine, others_after=after) as (url, _):
         found = probed(url)
     assert (found["causes"], [q for q in found["questions"] if q["state"] == "less"]) == ([], [])
-    assert "another client used the server during the probe: possible evictions are not judged" in found["notes"]
+    assert (
+        "another client used the server during the probe: losses that may be evictions do not count as deviations"
+        in found["notes"]
+    )
     told = [q["name"] for q in found["questions"] if q["note"].startswith("unknown: another client")]
     assert told
     assert all(states(found)[name] == "unknown" for name in told)
@@ -665,7 +668,9 @@ def test_a_stored_answer_tells_nothing_of_the_cache() -> None:
         found = probed(url)
     assert (found["causes"], len(seen)) == ([], found["requests"] - 2)
     assert (states(found)["again"], states(found)["tools-again"]) == ("unknown", "unknown")
-    said = "something between client and server caches responses: again, tools-again show nothing about its cache"
+    said = (
+        "something between client and server caches responses: again, tools-again show nothing about the server's cache"
+    )
     assert said in found["notes"]
 
 

@@ -343,7 +343,8 @@ def test_a_request_is_compared_with_the_one_before_it_in_its_conversation(tmp_pa
     # The request had 300 tokens, all of which the next one sends again but its header: 20 were reused.
     assert [one.recomputed for one in seen] == [None, None, 280, 0]
     assert "280 tokens of the previous prompt recomputed" in line(seen[2])
-    assert line(seen[3]).endswith("350 prompt, 330 reused (94 %); 0.50 s; /v1/chat/completions 200; only extended")
+    said = "350 prompt tokens, 330 reused (94 %); 0.50 s; /v1/chat/completions 200; only extended"
+    assert line(seen[3]).endswith(said)
     text = (tmp_path / "r.jsonl").read_text()
     assert stat.S_IMODE((tmp_path / "r.jsonl").stat().st_mode) == 0o600
     for one in seen:
@@ -359,7 +360,7 @@ def test_on_a_terminal_a_request_breaks_at_words_and_begins_with_its_reuse() -> 
     seen = PassedRequest(0.0, CHAT, 200, 1.0, prompt_tokens=1526, cached_tokens=59, recomputed=1413, conversation=1)
     seen.change = Change("timestamp", "the time of the request, " + "new in every one " * 6, "messages[0].content")
     first, *others = line(seen, width=80).split("\n")
-    assert first[9:] == "#1  1,526 prompt, 59 reused (4 %); 1.00 s; /v1/chat/completions 200;"
+    assert first[9:] == "#1  1,526 prompt tokens, 59 reused (4 %); 1.00 s; /v1/chat/completions"
     assert len(others) > 1
     assert all(row.startswith(" " * 13) and row[13] != " " and len(row) <= 80 for row in others)
     assert " ".join([first, *(row.strip() for row in others)]) == line(seen)
@@ -409,7 +410,7 @@ def test_unknown_is_not_zero() -> None:
     seen = [looking.at(exchange(n, chat("You are", FIRST), 50 if n == 1 else None, 0)) for n in (1, 2)]
     assert seen[1].prompt_tokens is None
     assert seen[1].recomputed is None
-    assert "prompt unknown" in line(seen[1])
+    assert "prompt length unknown" in line(seen[1])
     for odd in (b"", b"\xff", b"[1]", b'{"messages":1}', b'{"messages":[{"role":"user"', b"[" * 100_000):
         told = looking.at(exchange(3, odd))
         assert told.conversation is None

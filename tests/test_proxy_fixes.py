@@ -198,7 +198,7 @@ def test_a_system_message_that_moved_goes_back() -> None:
     found = fixed("pin-mid-system", first, then)[1]
     assert json.loads(found.body)["messages"] == [system("Be kind"), turns[0], NOTE, *turns[1:]]
     assert found.edits == (
-        "pin-mid-system: system messages in the middle: 1 moved back to where it was first, 1 moved",
+        "pin-mid-system: system messages in the middle: 1 moved back to the original position, 1 moved",
     )
 
 

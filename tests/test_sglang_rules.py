@@ -312,7 +312,7 @@ def test_states_run_short_before_tokens_do() -> None:
     found = note("CD605", session(short, hybrid_ssm=True, mamba_strategy="extra_buffer", mamba_states=48))
     assert (found.severity, found.confidence) == ("warning", "medium")
     assert (
-        "96 % of the states (of 48), so almost none were left for reuse, while KV cache usage was 20 %"
+        "96 % of the states (48 in total), so almost none were left for reuse, while KV cache usage was 20 %"
         in found.words.claim
     )
     assert notes("CD605", session(period(short, usage_at_mamba=0.97), hybrid_ssm=True)) == []
@@ -429,7 +429,7 @@ def test_prefix_not_shared_names_what_leaves_no_trace() -> None:
     ("settings", "changes", "word"),
     [
         ({"kv_tokens": 50_000}, {}, "an eviction, if more than 10 conversations"),
-        ({"kv_tokens": None}, {}, "an eviction, since the size of the pool is not in the log"),
+        ({"kv_tokens": None}, {}, "an eviction, because the size of the pool is not in the log"),
         ({"hybrid_ssm": True, "version": None}, {"mamba_usage": 0.2}, "states of a hybrid model"),
         ({}, {"rank": "DP1 TP0"}, "another data-parallel rank"),
     ],

@@ -91,7 +91,7 @@ def test_stops_read_as_sentences() -> None:
         "line 500: the system killed the server because memory ran out: 2,000 tokens recomputed in 1 request"
     )
     assert third.startswith(
-        "to keep slots across a restart, save them to files: start with --slot-save-path slots (a folder)"
+        "to keep slots across a restart, save them to files: start the server with --slot-save-path slots (a folder)"
     )
     assert "can keep the RAM cache on disk" in third
     assert stop_forms.stops(found[1:2], replay) == []
@@ -104,7 +104,7 @@ def test_restores_that_did_not_work_come_first() -> None:
     ]
     assert stop_forms.restores(found, 3) == [
         "line 20, slot 1: the RAM cache returned an unknown number of tokens, the next request reused 0: the "
-        "restore had no effect, the state could not be restored",
+        "restore had no effect; the state could not be restored",
         "line 10, slot 0: a slot file returned 2,336 tokens, the next request reused 2,336: the restore worked",
         "of 3 restores from the RAM cache 2 worked",
     ]

@@ -82,4 +82,4 @@ def test_nothing_is_said_of_a_turn_before_that_is_not_there() -> None:
         "slot print_timing: id  0 | task 35089 | prompt processing, n_tokens =   3072, progress = 0.56, "
         "t =   3.98 s / 772.76 tokens per second",
     )
-    assert "reused 0. 86 of these tokens" in said["why"]
+    assert "reused 0 tokens. Of this prompt, 86 tokens" in said["why"]

@@ -196,7 +196,7 @@ def test_a_comment_needs_a_finding_that_is_worth_it(
     job = Job(tmp_path, api)
     job.env |= {} if least is None else {"COMMENT_ON": least}
     done = job.run_here(issue_with(case, tmp_path))
-    told = "commented\n" if commented else f"nothing was found that is at least: {least or 'note'}\n"
+    told = "commented\n" if commented else f"no finding has at least this severity: {least or 'note'}\n"
     assert (done.returncode, done.stdout, done.stderr) == (0, told, "")
     assert len(api.comments) == commented
     assert job.summary.startswith("## llama-server")

@@ -489,12 +489,12 @@ def test_arrows_go_through_the_findings() -> None:
     assert "       Turn the header off in Claude Code: set this variable in the environment," in whole
     assert '       or under "env" in ~/.claude/settings.json' in whole
     second = [row.plain for row in draw(view, 80, 24, False, Screenful(first=1, keyed=True))]
-    at = second.index("3 findings, the costliest first, from the 2. on")
+    at = second.index("3 findings, the costliest first, from number 2 on")
     assert second[at + 1].startswith("warning[CD102] second")
     assert "CLAUDE_CODE" in "".join(second[at + 2 : at + 5])
     assert second[-1].startswith("q quits")
     last = [row.plain for row in draw(view, 80, 24, False, Screenful(first=99))]
-    assert "3 findings, the costliest first, from the 3. on" in last
+    assert "3 findings, the costliest first, from number 3 on" in last
 
 
 @pytest.mark.parametrize(("width", "height"), [(20, 4), (40, 10), (80, 24), (200, 60)])

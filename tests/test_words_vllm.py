@@ -79,7 +79,7 @@ def test_what_is_easily_misread() -> None:
     rate, usage = pair("stats", "Prefix cache hit rate"), pair("stats", "XPU KV cache usage")
     throughput, all_tokens = field("stats", "prompt_rate"), field("stats_v0", "prompt_rate")
     assert rate is not None
-    assert "not of the interval" in rate.meaning
+    assert "not the interval" in rate.meaning
     assert "prefix caching off" in rate.special[0.0]
     assert usage is not None
     assert "count as free" in usage.meaning
@@ -87,4 +87,4 @@ def test_what_is_easily_misread() -> None:
     assert "from 0.16 on only computed ones" in throughput.meaning
     assert all_tokens is not None
     assert "including reused ones" in all_tokens.meaning
-    assert "not a hit rate of 0" in MEANINGS["stats_off"]
+    assert "does not mean a hit rate of 0" in MEANINGS["stats_off"]

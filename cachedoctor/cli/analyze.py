@@ -64,7 +64,12 @@ class RecordedBeside(NamedTuple):
     ] = None
     metrics: Annotated[
         list[str] | None,
-        option("--metrics", f"Dump of /metrics of {EITHER}; repeatable, e.g. before and after.", "FILE", EVIDENCE),
+        option(
+            "--metrics",
+            f"Dump of /metrics of {EITHER}; repeatable, e.g. before and after the requests.",
+            "FILE",
+            EVIDENCE,
+        ),
     ] = None
     prometheus: Annotated[
         str | None,
@@ -109,7 +114,7 @@ def analyze(
         option(
             "--format -f",
             f"{', '.join(get_args(FormatName))}; tables: {', '.join(get_args(TableFormat))}.  "
-            "[default: by FILE, else text]",
+            "[default: from FILE, else text]",
             "NAME",
             show_default=False,
         ),
@@ -328,7 +333,7 @@ def _expanded(paths: list[str], quiet: bool) -> list[str]:
         found += inside or [path]  # whoever reads it says that it is a folder
         if inside and others and not quiet:
             terminal.complain(
-                f"{path}: no server log lines, not read: {named(others)}",
+                f"{path}: files without server log lines were not read: {named(others)}",
                 "give the names of these files to read them",
                 "note",
             )

@@ -54,7 +54,7 @@ AllowHost = Annotated[
     list[str] | None,
     option(
         "--allow-host",
-        "Also accept this name in the Host header; without it, loopback accepts only localhost and IP addresses. "
+        "Also accept requests with this name in the Host header; by default, only localhost and IP addresses. "
         "Repeatable.",
         "NAME",
     ),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from cachedoctor.model import Comparison
 
 _UNLIKE = (
-    "neither input has requests, and they share no measurement of reuse",
+    "neither input has requests, and the inputs have no measurement of reuse in common",
     "give JSON reports of both, written by analyze with --responses or --metrics",
 )
 
@@ -76,7 +76,7 @@ def compare(
 def _status(found: Comparison, fails: bool) -> int:
     errors = [side for side in (found.before, found.after) if side.error is not None]
     for side in errors:
-        terminal.complain(side.error or "", "the comparison covers only the input that was read")
+        terminal.complain(side.error or "", "the comparison covers only the part that was read")
     if errors:
         return FAULT
     new = any(

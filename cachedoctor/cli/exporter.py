@@ -64,7 +64,7 @@ def exporter(
     other logs continue.
 
     Exit status: 0 stopped; 2 wrong usage, an unusable address, or a state file that is invalid or belongs to
-    another exporter; 130 interrupted again during shutdown (the state may be up to 15 seconds old).
+    another exporter; 130 interrupted again during shutdown (the saved state may be up to 15 seconds old).
     """
     chosen = settings.resolve(ctx, gate)
     if not quiet:

@@ -35,7 +35,7 @@ def fix(
 ) -> None:
     """Print the fix, written for your launcher, or as a patch with --file.
 
-    Nothing is changed.
+    The command changes no file.
 
     The fixes of all findings of a server are merged into one set of options. Client changes come first, because
     they need no server restart.

@@ -102,11 +102,11 @@ def fleet(
 ) -> None:
     """Sum requests over many logs, or with -o DIR write tables and an HTML page that links to each log.
 
-    Each log belongs to one server and is read with its rotations. The totals show reuse, recomputed and lost
+    A log and its rotations count as the log of one server. The totals show reuse, recomputed and lost
     tokens, time and speed. With -o DIR, unchanged logs are not read again. The command needs the pip
     extra tables (polars).
 
-    Exit status: 0 all logs were read; 2 wrong usage, or a file could not be read (all others are done); 3 no log was
+    Exit status: 0 all logs were read; 2 wrong usage, or a file could not be read (all others were read); 3 no log was
     recognised, or none shows reuse; 130 interrupted (with -o DIR, run it again to continue).
     """
     from cachedoctor.inputs.sources.unpack import MAX_BYTES
@@ -300,7 +300,7 @@ def _tell(run: FleetRun, page: FleetPage, output: str) -> None:
         lines += [f"Do first: {first.code}, in {count(first.logs, 'log')}: {first.summary}."]
         lines += [f"  {row}" for row in broken(first_sentence(first.fix or ""), 78, 78)]
         lines += [f"  {row}" for command in first.commands for row in command.splitlines()]
-    lines.append(f"{os.path.join(output, 'index.html')} shows them; cachedoctor fleet {output} prints the sums.")
+    lines.append(f"{os.path.join(output, 'index.html')} shows the logs; cachedoctor fleet {output} prints the sums.")
     typer.echo("\n".join(map(visible, lines)))
 
 

@@ -63,13 +63,12 @@ def probe(
 ) -> None:
     """Send a running server a few small requests, and show whether it reuses its cache as it should.
 
-    The probe sends up to 12 requests with a one-token reply and with prompts that no other run uses: a repeat, one more
-    turn, an edited end, an edited start (which must miss), another conversation in between, tools, two requests at
-    once, and an image if the server supports images. The probe announces each request, uses one slot, and stops
-    if the server is busy.
+    The probe sends up to 12 requests with new prompts and one-token replies: a repeat, one more turn, an edited end, an
+    edited start (nothing may be reused), another conversation in between, tools, two requests at once, and an image
+    if the server supports images. The probe announces each request, uses one slot, and stops if the server is busy.
 
     Exit status: 0 probed; 1 with --fail-on, something is not as expected; 2 wrong usage, or the server does not
-    respond; 3 nothing is known about the cache; 130 interrupted.
+    respond; 3 the responses show nothing about the cache; 130 interrupted.
     """
     from cachedoctor.live.probe import probing
     from cachedoctor.report.forms import probe_forms

@@ -62,7 +62,9 @@ def _summary(redactor: Redactor) -> int:
     from cachedoctor.report.words.numbers import count
 
     unknown = redactor.lines - redactor.recognised
-    kinds = ", ".join(f"{n:,} {kind}" for kind, n in sorted(redactor.replaced().items()))
-    lines = f"{count(redactor.lines, 'line')}, {max(unknown, 0):,} of them unrecognised"
-    terminal.complain(f"{lines}; replaced: {kinds or 'nothing'}", "check the result before you publish it", "note")
+    kinds = ", ".join(f"{kind} ({n:,})" for kind, n in sorted(redactor.replaced().items()))
+    lines = f"{count(redactor.lines, 'line')}, {max(unknown, 0):,} of them unrecognised (written as <line>)"
+    terminal.complain(
+        f"{lines}; other placeholders: {kinds or 'none'}", "check the result before you publish it", "note"
+    )
     return 0

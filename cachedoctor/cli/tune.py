@@ -72,8 +72,8 @@ def tune(
 ) -> None:
     """Rank server settings by the prompt tokens and seconds that they would have saved, and merge the best.
 
-    The output lists single changes first, with the extra memory each change needs if the log shows memory sizes,
-    and then the merged set as command-line options. Only gains above the replay's own error and above 1 % of the
+    The output lists single changes first, and then the merged set as command-line options. A change is listed with its
+    extra memory if the log shows memory sizes. Only gains above the replay's own error and above 1 % of the
     computed prompt tokens are listed.
 
     With --set, tune replays the log twice. The replay with the recorded settings shows the error of the replay; the
@@ -98,7 +98,9 @@ def tune(
     )
     if changes:
         if memory is not None:
-            raise typer.BadParameter("--memory limits a search for settings, but --set asks for a replay")
+            raise typer.BadParameter(
+                "--memory limits the search for settings, but --set replays only the given settings"
+            )
         _answer(
             asking, output, quiet, lambda found: simulate(found, changes, paths, ran or []),
             partial(whatif_forms.write_simulation, form), judges=False,

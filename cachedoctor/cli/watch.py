@@ -78,7 +78,7 @@ def watch(
     endpoint does not send KV events; 3 no event was received.
     """
     if kv_events:
-        refuse_others(ctx, ("kv_events", "replay", "output"), "--kv-events, which records")
+        refuse_others(ctx, ("kv_events", "replay", "output"), "--kv-events, which records events and reads no log")
         raise typer.Exit(_record(kv_events, replay or [], output))
     if replay or output is not None:
         raise typer.BadParameter("--replay and --output need --kv-events")

@@ -1,1 +1,1 @@
-"""Requests to findings: the account of tokens, the replay, and the rules."""
+"""From requests to findings: the account of tokens, the replay, and the rules."""

@@ -1,1 +1,1 @@
-"""Engines: what a server's log lines are called and how they fold into requests."""
+"""Engines: the log messages of each server, and how they become requests."""

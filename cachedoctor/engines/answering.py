@@ -1,6 +1,6 @@
-"""Turns per-request numbers that a program logs into answers of its sessions.
+"""Turns the numbers that a program logs per request into answers of its sessions.
 
-A tracker of each program reads its own.
+Each program has its own tracker.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ _VERSION = late(r"\d[\w.+-]{0,31}", re.ASCII)
 
 
 class Told(NamedTuple):
-    """A request that was taken, for what later lines show of it."""
+    """A counted request, kept because later lines may add to it."""
 
     answers: Answers
     answer: Answer
 
 
 def keep_open(known: dict[_Key, _Request], key: _Key, request: _Request) -> None:
-    """Keep a request of which more lines may come; of too many the last lines were not printed, and all go."""
+    """Keep a request that may get more lines; if there are too many, their last lines were not printed, and all go."""
     if len(known) >= _OPEN:
         known.clear()
     known[key] = request
 
 
 class AnswerTracker:
-    """Feeds on the events of one origin. A session begins with its first request: other lines prove no server."""
+    """Processes the events of one origin. A session begins with its first request: other lines prove no server."""
 
     engine: ClassVar[str]
     """Name of the program in sessions."""
@@ -80,7 +80,7 @@ class AnswerTracker:
         self.prepare()
 
     def prepare(self) -> None:
-        """Make what a program has to keep between its lines; nothing, where it does not say otherwise."""
+        """Create the state that a program keeps between its lines; none by default."""
 
     def feed(self, event: Event) -> None:
         """Take the next event."""
@@ -91,7 +91,7 @@ class AnswerTracker:
                 self.session.seen.add(event.message)
 
     def read(self, event: Event) -> None:
-        """Understand an event; to be written for each program."""
+        """Process an event; every program implements this."""
         raise NotImplementedError
 
     def continue_in(self, path: str) -> None:
@@ -99,11 +99,11 @@ class AnswerTracker:
         self._path, self._answers, self._begun = path, None, None
 
     def starts(self, line: int) -> None:
-        """The program starts, as this line shows."""
+        """Note that the program starts with this line."""
         self._fresh, self._begun, self._version = True, line, None
 
     def is_of(self, version: str) -> None:
-        """The program that runs is of this version; what is none is passed over, as reports show it."""
+        """Set the version of the running program; other text is ignored, because reports print the version."""
         if _VERSION.fullmatch(version) is None:
             return
         self._version = version
@@ -112,9 +112,9 @@ class AnswerTracker:
             self.session.learn(build_source="line")
 
     def answered(self, line: int, prompt: int | None, cached: int | None, matched: int | None = None) -> Told | None:
-        """Take a request, in tokens; what is not a number of tokens is unknown.
+        """Count a request, in tokens; a value that is not a number of tokens is unknown.
 
-        ``matched``: what the prompt has in common with an earlier one, restored or not, where the program says it.
+        ``matched``: common prefix with an earlier prompt, restored or not, if the program prints it.
         """
         answers = self._opened(line)
         answers.requests += 1
@@ -158,15 +158,15 @@ _EARLY = 10
 
 
 class JudgedTracker(AnswerTracker):
-    """A program that rules are asked about: what its lines prove of a request is kept, with the line of the worst."""
+    """A tracker for rules: it keeps what the lines prove about requests, with the line of the worst request."""
 
     _alone: list[Told | None] | None = None
     """Requests of which an excerpt has only the line on an unused match; None from the first complete line on."""
 
     def lookup(self, event: Event, prompt: int | None, matched: int, held: int, why: str = "") -> None:
-        """Take a line on a match that could not be used, which the line of its request follows.
+        """Record a line about a match that could not be used; the line of its request comes later.
 
-        In an excerpt it may be all that is quoted: it counts until the first line of a request comes.
+        An excerpt may contain only this line, so it counts until the first line of a request comes.
         """
         if self._alone is None and self.session is not None:
             return
@@ -176,7 +176,7 @@ class JudgedTracker(AnswerTracker):
             self.state("match_alone", event, matched, why, place=matched, held=held, prompt=prompt or 0)
 
     def answered(self, line: int, prompt: int | None, cached: int | None, matched: int | None = None) -> Told | None:
-        """Take a request, as any program's; it replaces what was counted without such a line."""
+        """Count a request; it replaces requests that were counted by their lookup lines only."""
         alone, self._alone = self._alone, None
         if alone and self.session is not None and self._answers is not None:
             self.session.incidents.pop("match_alone", None)
@@ -186,7 +186,7 @@ class JudgedTracker(AnswerTracker):
         return super().answered(line, prompt, cached, matched)
 
     def state(self, name: IncidentName, event: Event, tokens: int, why: str = "", **numbers: int | float) -> None:
-        """Keep what a line proves of a request: the sum, and the line, numbers and reason of the worst."""
+        """Record what a line proves: add to the sum, and keep line, numbers and reason of the worst request."""
         if self.session is None or tokens <= 0:
             return
         found = self.session.incidents.get(name)
@@ -201,10 +201,10 @@ class JudgedTracker(AnswerTracker):
             found.numbers.update(worst)
 
     def compare(self, event: Event, told: Told | None, held: int, why: str = "") -> None:
-        """Conclude from a printed common beginning with what the server held, a sequence of ``held`` tokens.
+        """Record losses from the printed common prefix with the cached content, a sequence of ``held`` tokens.
 
-        What is common and was not reused is the server's part; what it held after the place and the prompt could have
-        had is the other one. ``why``: the reason that the program itself prints.
+        Common tokens that were not reused are lost by the server. Tokens after the divergence, up to the shorter of
+        content and prompt, follow a change of the prompt. ``why``: the reason that the program prints.
         """
         if told is None:
             return
@@ -220,7 +220,7 @@ class JudgedTracker(AnswerTracker):
             self.state("parted_early" if early else "parted", event, behind, why, **numbers)
 
     def weigh(self, event: Event, told: Told | None) -> None:
-        """Keep the line of the request of which most was computed, but for the first of a life."""
+        """Keep the line of the request with the most computed tokens, except for the first request of a run."""
         if self.session is None or told is None or sum(a.requests for a in self.session.answers) < 2:
             return
         prompt, cached = told.answer.prompt_tokens, told.answer.cached_tokens
@@ -229,7 +229,7 @@ class JudgedTracker(AnswerTracker):
 
     @staticmethod
     def amend(told: Told, cached: int | None = None, matched: int | None = None) -> None:
-        """Take what a later line shows of a request; what cannot be is passed over."""
+        """Update a request with the numbers of a later line; impossible numbers are ignored."""
         answers, answer = told
         prompt = answer.prompt_tokens
         if prompt is None:
@@ -242,7 +242,7 @@ class JudgedTracker(AnswerTracker):
 
 
 class Program(msgspec.Struct, frozen=True):
-    """A program that logs numbers of each request: all that is known of it."""
+    """The record of a program that logs numbers of each request."""
 
     tracker: type[AnswerTracker]
     looks: Look

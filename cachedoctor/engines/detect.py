@@ -1,4 +1,4 @@
-"""The engines whose logs have no requests but measurements, and which of them wrote a block of lines."""
+"""Finds the engines other than llama-server that wrote lines of a block."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ PACKAGES = tuple(map(_package, knowledge.ENGINES))
 
 @cache
 def engines() -> tuple[Engine, ...]:
-    """Return all of them; programs are imported when some line is not llama-server's."""
+    """Return all engines; the programs are imported only if some line is not llama-server's."""
     return (*PACKAGES, *map(_program, programs()))
 
 
@@ -72,14 +72,16 @@ ERROR_LINE = late(rb"(?m)^[^\n\"'{}]{0,120}?(?:\bE (?P<llama>slot|srv|que|res|cm
 
 
 def certain_literals(data: bytes, strange: bytes) -> list[bytes]:
-    """Return the literals of certain sentences in a block, whose ``strange_lines`` are these; nearly always none."""
+    """Return the literals of certain sentences that are in a block with these ``strange_lines``; nearly always none."""
     found = [literal for literal in EVERYWHERE if literal in data]
     return found + [literal for literal in ELSEWHERE if literal in strange] if strange else found
 
 
 def strange_lines(data: bytes, known: Set[str]) -> bytes:
-    """Return the lines of a block that do not begin as those of llama-server do, without those that engines that are
-    ``known`` to write here print again and again."""
+    """Return the lines of a block that do not begin like lines of llama-server.
+
+    Routine lines of engines that are ``known`` to write here are left out.
+    """
     lines = b"\n" + data
     if not _STRANGE.match(lines):
         return b"".join(_STRANGE.findall(lines))
@@ -90,10 +92,10 @@ def strange_lines(data: bytes, known: Set[str]) -> bytes:
 
 
 def written_by(strange: bytes, known: Set[str]) -> set[str]:
-    """Engines but those ``known`` of which the ``strange_lines`` of a block may hold some, by name; nearly always none.
+    """Names of engines, except those ``known``, that may have written ``strange_lines`` of a block; nearly always none.
 
-    A line of llama-server is none of another engine, whatever is in it. To look for all of them in the few other
-    lines alone takes an eighth of the time; in a log of another engine all are other lines.
+    A line of llama-server never belongs to another engine, whatever its text. To search only the few other lines takes
+    an eighth of the time; in a log of another engine all lines are other lines.
     """
     asked = [engine for engine in engines() if engine.name not in known] if strange else []
     return {engine.name for engine in asked if engine.looks.search(strange) is not None}

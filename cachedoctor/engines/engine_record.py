@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 
 
 class Found(Protocol):
-    """Where a look found something."""
+    """A place that a look found."""
 
     def start(self) -> int:
         """Offset in the block."""
 
 
 class Look(Protocol):
-    """A cheap look at a block."""
+    """A cheap search for lines of an engine in a block."""
 
     def search(self, data: bytes, /) -> Found | None:
-        """The first line of the engine; what is found stands within it."""
+        """Find the first line of the engine; the found place is within this line."""
 
 
 class _Place(msgspec.Struct, frozen=True):
@@ -40,7 +40,7 @@ class _Place(msgspec.Struct, frozen=True):
 
 
 class Literals:
-    """Finds any of a few literals. One by one, as ``re`` tries alternatives at every byte: ten times the cost."""
+    """Finds any of a few literals, one by one: ``re`` tries all of them at every byte, which is ten times as slow."""
 
     def __init__(self, *literals: bytes, sure: re.Pattern[bytes] | None = None) -> None:
         """``sure``: where a literal stands, this is searched for instead."""
@@ -48,7 +48,7 @@ class Literals:
         self._sure = sure
 
     def search(self, data: bytes, /) -> Found | None:
-        """The first of them."""
+        """Find the first of the literals."""
         places = [place for literal in self._literals if (place := data.find(literal)) >= 0]
         if not places:
             return None
@@ -62,7 +62,7 @@ class Either:
         self._looks = looks
 
     def search(self, data: bytes, /) -> Found | None:
-        """The first of them in the block; behind the line of one that is found no other is looked for."""
+        """Find the first place in the block; after the line of a found place, no other look searches."""
         first: Found | None = None
         for look in self._looks:
             found = look.search(data)
@@ -105,7 +105,7 @@ class Tracker(Protocol):
 
 
 class Reader(msgspec.Struct, frozen=True):
-    """What reads an engine's lines."""
+    """The catalogue, plan and tracker that read an engine's lines."""
 
     catalogue: Catalogue
     plan: ScanPlan
@@ -113,7 +113,7 @@ class Reader(msgspec.Struct, frozen=True):
 
 
 class Engine(msgspec.Struct, frozen=True):
-    """Who writes lines of its own."""
+    """A program that writes log lines of its own."""
 
     name: str
     """Name of the engine in sessions."""
@@ -141,11 +141,10 @@ ACCESS = (
 
 
 def package(name: str, looks: Look, routine: bytes) -> Engine:
-    """Return the record of the engine with a package here, whose modules are imported when a line of it comes.
-
-    ``routine``: pattern of whole lines that come again and again.
+    """Return the record of the engine that has a package here; its modules are imported when a line of it comes.
 
     Its module ``tracker`` has ``READER``, and ``vocabulary`` has ``VOCABULARY``.
+    ``routine``: pattern of whole lines that recur often.
     """
 
     def reader() -> Reader:

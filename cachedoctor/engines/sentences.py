@@ -1,8 +1,8 @@
 """Sentences with one meaning in any log: ``msg="truncating input prompt" limit=4096 prompt=22739 keep=4 new=4096``.
 
-Programs around llama.cpp, old builds of it, the kernel, systemd and docker write them; each is certain by itself, without
-the lines of a request. One table: what a line shows is the incident of its row, and nothing else is concluded from it.
-Numbers are tokens unless their name says otherwise.
+Programs around llama.cpp, old builds of it, the kernel, systemd and docker write them. Each sentence is certain by
+itself, without the lines of a request. A line shows the incident of its row in the one table, and nothing else is
+concluded from it. Numbers are tokens unless their name says otherwise.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ TABLE: tuple[Sentence, ...] = (
     # ---- prompts that do not fit
     Sentence("prompt_cut", "ollama", "cut", b'msg="truncating input prompt"',
         _MSG + r'"truncating input prompt" limit=(?P<limit>\d{1,10}) prompt=(?P<tokens>\d{1,10}) keep=(?P<keep>\d{1,10}) new=\d{1,10}',
-        "The prompt is longer than num_ctx. ollama removes its middle: the model never sees that text, and nothing after the first `keep` tokens matches what was cached.",
+        "The prompt is longer than num_ctx. ollama removes its middle, so the model never sees that text. Nothing after the first `keep` tokens matches the cache.",
         _SLOG + 'msg="truncating input prompt" limit=4096 prompt=22739 keep=4 new=4096'),
     Sentence("input_too_long", "ollama", "overflow", b'msg="input exceeds context length"',
         _MSG + r'"input exceeds context length" prompt=(?P<tokens>\d{1,10}) limit=(?P<limit>\d{1,10})',
@@ -58,11 +58,11 @@ TABLE: tuple[Sentence, ...] = (
         _SLOG + 'msg="input exceeds context length" prompt=9120 limit=8192'),
     Sentence("messages_cut", "ollama", "cut", b'msg="truncating input messages which exceed context length"',
         _MSG + r'"truncating input messages which exceed context length" truncated=(?P<messages>\d{1,10})',
-        "The conversation is longer than num_ctx. ollama leaves out its oldest messages: nothing after the system prompt matches what was cached.",
+        "The conversation is longer than num_ctx. ollama leaves out its oldest messages: nothing after the system prompt matches the cache.",
         _SLOG + 'msg="truncating input messages which exceed context length" truncated=3'),
     Sentence("input_truncated", "llama.cpp", "cut", b"input truncated",
         _LEAD + r"\binput truncated\b.{0,200}?" + _KEY.format("n_ctx") + r"(?P<limit>\d{1,10}).{0,200}?" + _KEY.format("n_erase") + r"(?P<erased>\d{1,10})",
-        "The prompt is longer than the context (llama.cpp of 2024). The server removes its middle: nothing after the kept beginning matches what was cached.",
+        "The prompt is longer than the context (llama.cpp of 2024). The server removes its middle: nothing after the kept beginning matches the cache.",
         _OLD + 'input truncated | tid="139" timestamp=1718000000 id_slot=0 id_task=5 n_ctx=4096 n_keep=0 n_left=4096 n_erase=2048'),
     Sentence("python_overflow", "llama-cpp-python", "overflow", b"exceed context window of ",
         _LEAD + r"\bRequested tokens \((?P<tokens>\d{1,10})\) exceed context window of (?P<limit>\d{1,10})",
@@ -75,11 +75,11 @@ TABLE: tuple[Sentence, ...] = (
         _SLOG + 'msg="context limit hit - shifting" limit=4096'),
     Sentence("old_shift", "llama.cpp", "shifted", b"slot context shift",
         r"^(?:\{\"[^{}\n]{0,400}\"msg\":\"|[^\"'{}\n]{0,200}?)slot context shift\b(?:.{0,200}?" + _KEY.format("n_ctx") + r"(?P<limit>\d{1,10}))?",
-        "The context is full while the answer is generated (llama.cpp of 2024). The server drops the older half: the next prompt no longer matches.",
+        "The context is full while the answer is generated (llama.cpp of 2024). The server drops the older half: the next prompt no longer matches the remaining context.",
         _JSON + '"msg":"slot context shift","id_slot":0,"id_task":7,"n_keep":0,"n_left":8191,"n_discard":4095,"n_ctx":8192,"n_past":8191}'),
     Sentence("older_shift", "llama.cpp", "shifted", b": context shift - n_keep = ",
         r"^[^\"'{}\n]{0,200}?\bslot \d{1,3} ?: context shift - n_keep = \d{1,10}, n_left = \d{1,10}, n_discard = (?P<erased>\d{1,10})",
-        "The context is full (llama.cpp of early 2024). The server drops the older half: the next prompt no longer matches.",
+        "The context is full (llama.cpp of early 2024). The server drops the older half: the next prompt no longer matches the remaining context.",
         "slot 0: context shift - n_keep = 0, n_left = 6858, n_discard = 3429"),
     # ---- a request that did not ask for the cache, in builds whose default is not to use it
     Sentence("old_launch", "llama.cpp", None, b" is processing [task id: ",
@@ -88,7 +88,7 @@ TABLE: tuple[Sentence, ...] = (
         "slot 0 is processing [task id: 2]"),
     Sentence("old_release", "llama.cpp", None, b" tokens in cache)",
         r"^slot (?P<slot>\d{1,3}) released \((?P<tokens>\d{1,10}) tokens in cache\)",
-        "A request ended (llama.cpp up to early 2024); the line shows how many tokens its slot holds.",
+        "A request ended (llama.cpp up to early 2024); the line shows how many tokens its slot contains.",
         "slot 0 released (158 tokens in cache)"),
     Sentence("old_reuse", "llama.cpp", None, b" : in cache: ",
         r"^slot (?P<slot>\d{1,3}) : in cache: (?P<tokens>\d{1,10}) tokens \| to process: (?P<computed>\d{1,10}) tokens",
@@ -96,23 +96,23 @@ TABLE: tuple[Sentence, ...] = (
         "slot 0 : in cache: 120 tokens | to process: 40 tokens"),
     Sentence("old_emptied", "llama.cpp", "unasked", b" : kv cache rm - [0, end)",
         r"^slot (?P<slot>\d{1,3}) : kv cache rm - \[0, end\)",
-        "The slot is emptied from its first token on (llama.cpp up to early 2024). Without a line `in cache:` right before it the request did not use the cache.",
+        "The slot is emptied from its first token on (llama.cpp up to early 2024). If no `in cache:` line comes right before this line, the request did not use the cache.",
         "slot 0 : kv cache rm - [0, end)",
         r"(?:^|\n)slot (?P<slot>\d{1,3}) released \((?P<tokens>\d{1,10}) tokens in cache\)\n(?:(?!slot \d)[^\n]{0,200}\n){0,10}"
         r"slot (?P=slot) is processing \[task id: \d{1,10}\]\n\Z"),
     # ---- no room, and batches that fail
     Sentence("no_cells", "llama.cpp", "no_room", b"failed to find free space in the KV cache",
         _LEAD + r"failed to find free space in the KV cache, retrying with smaller (?:n_batch|batch size, n_batch|batch size) = (?P<batch>1)\b",
-        "The KV cache has no room for a batch of two tokens: the server tries single tokens, and requests fail if there is no room for these either.",
+        "The KV cache has no free space for a batch of two tokens. The server tries single tokens; if these do not fit either, requests fail.",
         'update_slots : failed to find free space in the KV cache, retrying with smaller n_batch = 1'),
     Sentence("old_decode", "llama.cpp", "batch_failed", b"failed to decode the batch",
         _LEAD + r"failed to decode the batch, n_batch = (?P<batch>\d{1,10}), ret = (?P<status>-?\d{1,10})",
-        "A batch could not be computed, and the requests in it fail: ret = 1 means no room in the KV cache, any other number means that the batch itself failed.",
+        "A batch could not be computed, and the requests in it fail. ret = 1 means that the KV cache has no free space. Any other number means that the batch itself failed.",
         'update_slots : failed to decode the batch, n_batch = 1, ret = 1'),
     # ---- saved prefixes and models that are dropped
     Sentence("prefix_evicted", "ollama", "dropped", b'msg="evicting ',
         _MSG + r'"evicting (?:leaf|interior node)" offset=\d{1,10} tokens=(?P<tokens>\d{1,10}) freed=',
-        "The MLX runner drops a saved prefix to stay within its memory: a prompt that continues from it is recomputed.",
+        "The MLX runner drops a saved prefix to stay within its memory limit: a later prompt with this prefix is recomputed.",
         'time=2026-08-19T19:35:53.590+02:00 level=DEBUG source=prefix_cache.go:311 msg="evicting leaf" offset=8192 tokens=4096 freed="512.0 MiB"'),
     Sentence("all_freed", "ollama", "dropped", b'msg="failed to restore cache, freeing all caches"',
         _MSG + r'"failed to restore cache, freeing all caches"',
@@ -141,7 +141,7 @@ TABLE: tuple[Sentence, ...] = (
         _DISK + "disk prompt cache: failed to write '/c/a1.bin'"),
     Sentence("disk_fine", "llama.cpp", None, b"disk prompt cache: ",
         _LEAD + r"disk prompt cache(?: '[^'\n]{0,400}')?: (?:saved|restored) prompt with \d{1,10} tokens",
-        "A prompt was saved to disk, or restored from it.",
+        "A prompt was saved to disk, or restored from disk.",
         "0.31.004.118 I srv          load: disk prompt cache: restored prompt with 20411 tokens, 640.112 MiB from '/c/a1.bin'"),
     # ---- the system ends a server for lack of memory
     Sentence("oom_process", "", "killed", b"ut of memory: Kill",
@@ -166,18 +166,18 @@ TABLE: tuple[Sentence, ...] = (
         "A process of this unit has been killed by the OOM killer."),
     Sentence("exit_137", "", "killed", b"exited with code 137",
         _LEAD + r"(?:\s|^)(?P<process>[\w.@-]{1,64}) exited with code 137\b",
-        "The container was ended by a signal that cannot be caught: out of memory, or a stop that took too long.",
+        "The container was ended by a signal that cannot be caught. The cause is a lack of memory, or a stop that took too long.",
         "llama-server-1 exited with code 137"),
 )  # fmt: skip
 
 FIELDS = {
-    "tokens": "length of the prompt, or of the prefix, or what a slot holds",
-    "limit": "limit: the context, or the budget of the disk",
-    "keep": "beginning of the prompt that is kept",
-    "erased": "removed from the middle of the prompt",
-    "messages": "messages that are left out, the oldest first",
+    "tokens": "length of the prompt, of the prefix, or of the slot's content",
+    "limit": "size of the context, or budget of the disk cache",
+    "keep": "tokens that are kept at the beginning of the prompt",
+    "erased": "tokens that are removed from the prompt or from the context",
+    "messages": "number of the oldest messages that are left out",
     "batch": "tokens of the batch that is tried next, or was tried last",
-    "status": "result of the library: 1 for no room in the KV cache, negative numbers for a failure of the batch",
+    "status": "result of the library. 1: no free space in the KV cache; a negative number: the batch failed",
     "size": "size of the prompts on disk",
     "slot": "number of the slot",
     "computed": "tokens of the prompt that are computed",
@@ -216,7 +216,7 @@ class CertainLine(NamedTuple):
 
 
 def engine_of(process: str) -> str:
-    """Return the engine that a process, unit or container is by its name; empty for another program."""
+    """Return the engine of a process, unit or container by its name; empty for another program."""
     name = process.lower()
     return next((engine for word, engine in _SERVERS.items() if word in name), "")
 
@@ -234,9 +234,9 @@ def recognise(line: bytes) -> tuple[Sentence, re.Match[str]] | None:
 
 
 def harmless(line: bytes) -> bytes | None:
-    """Return the sample of a line's sentence with the line's numbers, which says the same; None for any other line.
+    """Return the sample of a line's sentence with the numbers of this line; None for any other line.
 
-    A process keeps the part of its name that tells which server it is.
+    The name of a process is reduced to the part that shows which server it is.
     """
     found = recognise(line)
     if found is None:
@@ -259,7 +259,7 @@ def harmless(line: bytes) -> bytes | None:
 
 
 def read(data: bytes, literals: list[bytes]) -> Iterator[tuple[int, Sentence, re.Match[str], bytes]]:
-    """Yield the index of each line with a sentence, with what was found; ``literals``: those that are in the lines."""
+    """Yield each line with a sentence: its index, row, match and text. ``literals``: those that the lines contain."""
     places = sorted({data.rfind(b"\n", 0, at) + 1 for literal in literals for at in _places(data, literal)})
     number = 0
     counted = 0
@@ -283,10 +283,10 @@ def _behind(row: Sentence, data: bytes, start: int) -> re.Match[str] | None:
 
 
 def unknown_errors(data: bytes) -> Iterator[tuple[int, str, bytes]]:
-    """Yield the index of each error line of an excerpt that no reader knows, the engine that it is about, and the line.
+    """Yield each error line of an excerpt that no reader knows: its index, the engine that it is about, and the line.
 
-    ``E srv  update_slots: ...`` in the words of a fork, ``LMCache ERROR: Num retrieved tokens: 0, ...``: they are quoted,
-    so that no fault is passed over in silence.
+    ``E srv  update_slots: ...`` in the words of a fork, ``LMCache ERROR: Num retrieved tokens: 0, ...``: these lines are
+    quoted, so that no error is left out silently.
     """
     for count, found in enumerate(ERROR_LINE.finditer(data)):
         if count >= _MOST_ERRORS:
@@ -317,7 +317,7 @@ def _places(data: bytes, literal: bytes) -> Iterator[int]:
 
 
 def certain_line(row: Sentence, found: re.Match[str], line: int, text: bytes) -> CertainLine | None:
-    """Return what a line shows; None for the end of a process that is not a server that cachedoctor knows."""
+    """Return what a line shows; None for the end of a process that is not a known server."""
     groups = found.groupdict()
     process = groups.pop("process", None)
     engine = row.engine if process is None else engine_of(process)

@@ -1,7 +1,7 @@
 """Joins records of vLLM and SGLang that a terminal broke into rows of its width.
 
 ``(APIServer pid=7) INFO 11-20 23:45:48 [loggers.py:335] Engine 000: Avg prompt``, then `` throughput: 979.7 tokens/s``.
-For pastes: of a few hundred lines each is fitted to all messages.
+Only for pastes: each of a few hundred lines is compared with all messages.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _WORDS = 12
 
 
 def joined(segment: Segment, catalogue: Catalogue) -> tuple[Segment, int]:
-    """Join what a catalogue knows when it is joined; give the segment, and how many rows continued one before."""
+    """Join rows that a catalogue recognises as one record; return the segment, and the number of joined rows."""
     rows = segment.data.removesuffix(b"\n").split(b"\n")
     widths = list(map(width_of, rows))
     widest, out, at = max(widths), [], 0

@@ -236,7 +236,7 @@ class _Wording(msgspec.Struct, frozen=True):
 _NEWEST = 1 << 30
 _TELLS: dict[Wanted, tuple[str, tuple[_Wording, ...]]] = {
     "before": (
-        "the end of the previous request on that slot",
+        "the end of the previous request on the same slot",
         (
             _Wording(0, 6751, '"stop processing: n_past = N"'),
             _Wording(6752, _NEWEST, '"stop processing: n_tokens = N"'),
@@ -285,4 +285,4 @@ def deciding(wanted: Wanted, low: int | None, high: int | None) -> str:
 def _builds(wording: _Wording) -> str:
     if wording.last == _NEWEST:
         return f"from b{wording.first} on"
-    return f"up to b{wording.last}" if not wording.first else f"b{wording.first} to b{wording.last}"
+    return f"up to b{wording.last}" if not wording.first else f"from b{wording.first} to b{wording.last}"

@@ -21,7 +21,7 @@ class AccountEntry(msgspec.Struct, omit_defaults=True):
 
     row: AccountRow
     kind: str | None
-    """Name of the rule that explains it; None if no rule does."""
+    """Name of the rule that explains the tokens; None if no rule explains them."""
     tokens: Long
     requests: Long
     """Requests with such tokens; 0 if the source of the token counts does not count requests."""
@@ -30,22 +30,22 @@ class AccountEntry(msgspec.Struct, omit_defaults=True):
 
 
 class Account(msgspec.Struct):
-    """Where the prompt tokens of some requests went; its entries add up to ``prompt_tokens``."""
+    """What became of the prompt tokens of some requests; the entries add up to ``prompt_tokens``."""
 
     scope: Literal["log", "server", "conversation", "client"]
     session: Count | None
-    """None for the whole log."""
+    """Session of the account; None for the whole log."""
     thread: Count | None
-    """Conversation that it is about, named as in its requests."""
+    """Conversation of the account, numbered as in its requests."""
     client: str | None
-    """Address of the client that it is about."""
+    """Address of the client of the account."""
     requests: Long
-    """Requests whose tokens are assigned to a row; 0 if unknown."""
+    """Requests whose tokens are in the entries; 0 if the number is unknown."""
     not_placed: Long
     """Requests whose prompt length or reuse the log does not show."""
     prompt_tokens: Long
     entries: list[AccountEntry]
-    """Entries by row and kind, in the order of the rows, the most tokens first."""
+    """Entries by row and kind, in the order of the rows; within a row, the entry with most tokens first."""
 
 
 ClientBy = Literal["session", "user", "salt", "system_prompt", "route", "address", "other", "unknown"]
@@ -63,17 +63,18 @@ class ClientName(msgspec.Struct, frozen=True):
 
 
 class ClientAccount(msgspec.Struct):
-    """Where the prompt tokens of a client's requests went; its entries add up to ``prompt_tokens``."""
+    """What became of the prompt tokens of one client; the entries add up to ``prompt_tokens``."""
 
     by: ClientBy
     name: str | None
-    """None for ``other`` and ``unknown``."""
+    """Name of the client; None for ``other`` and ``unknown``."""
     clients: Long
-    """Number of clients: 1; for ``other`` those that are not listed, as far as they were counted; 0 for ``unknown``."""
+    """Number of clients: 1. For ``other``: the clients that are not listed, as far as they were counted. For
+    ``unknown``: 0."""
     requests: Long
-    """Requests whose tokens are assigned to a row."""
+    """Requests whose tokens are in the entries."""
     not_placed: Long
     """Requests whose prompt length or reuse is unknown."""
     prompt_tokens: Long
     entries: list[AccountEntry]
-    """Entries by row and kind, in the order of the rows, the most tokens first."""
+    """Entries by row and kind, in the order of the rows; within a row, the entry with most tokens first."""

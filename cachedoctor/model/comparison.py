@@ -21,14 +21,15 @@ class ComparedSide(msgspec.Struct):
 
     path: str
     error: str | None
-    """Why the input could not be read to its end."""
+    """Why the input could not be read to the end."""
     servers: list[str]
     """Each different server, described in words."""
     requests: int
     unknown_requests: int
-    """Of these, requests whose prompt length and reuse the log does not show; no measure includes them."""
+    """Number of these requests whose prompt length and reuse the log does not show; no measure includes such
+    requests."""
     conversations: int
-    """Conversations among the known requests; a request without one counts as a conversation of its own."""
+    """Conversations of the requests with known reuse; a request without a conversation counts as one conversation."""
     prompt_tokens: int
     cached_tokens: int
     processed_tokens: int
@@ -39,7 +40,7 @@ class ComparedSide(msgspec.Struct):
     """Unit that the sums and measures are taken over; with rates there are no token counts. Added after the first
     release of v1."""
     pieces: int = 0
-    """Number of these pieces. Added after the first release of v1."""
+    """Number of pieces on this side. Added after the first release of v1."""
 
 
 class Measure(msgspec.Struct):
@@ -49,26 +50,27 @@ class Measure(msgspec.Struct):
     unit: str
     """share (0 to 1), tokens or ms."""
     scope: Literal["all", "later"]
-    """``later``: without the first request of each conversation."""
+    """``all`` requests, or ``later``: without the first request of each conversation."""
     good: Literal["higher", "lower"]
-    """Direction that is better."""
+    """The better direction."""
     before: float | None
     """One sum divided by another, not a mean of ratios."""
     after: float | None
     difference: float | None
-    """After minus before."""
+    """Value after the change minus value before it."""
     low: float | None
-    """95 % interval of the difference; None with fewer than 5 conversations (or other pieces) on a side."""
+    """Lower end of the 95 % interval of the difference; None with fewer than 5 conversations (or other pieces) on a
+    side."""
     high: float | None
-    """95 % interval of the difference; None with too few conversations."""
+    """Upper end of the 95 % interval of the difference; None with too few conversations."""
     conversations_before: int
-    """Conversations, or other pieces, that have this measure."""
+    """Number of conversations, or other pieces, with this measure on the side BEFORE."""
     conversations_after: int
     verdict: Direction
-    """same: equal, or certainly no larger than one point or one per cent. unsure: the interval holds 0, or there
-    is none."""
+    """same: equal, or a difference that is certainly at most one point or one per cent. unsure: the interval includes
+    0, or there is no interval."""
     why: str
-    """Basis of the verdict, in one sentence."""
+    """Reason for the verdict, in one sentence."""
     piece: Piece = "conversation"
     """Unit of the two counts. Added after the first release of v1."""
 
@@ -84,27 +86,28 @@ class FindingSide(msgspec.Struct):
     tokens: int
     """Avoidable tokens."""
     ms: float | None
-    """Avoidable time, milliseconds."""
+    """Avoidable time in milliseconds."""
     claims: list[str]
     of: Literal["requests", "servers"]
-    """What they are about: requests, or whole servers."""
+    """What the findings are about: requests, or whole servers."""
 
 
 class FindingChange(msgspec.Struct):
     """How a finding changed from BEFORE to AFTER."""
 
     change: Change
-    """came, stayed, went; hidden: AFTER could not have shown it; revealed: BEFORE could not."""
+    """came, stayed, went; hidden: AFTER could not show the finding; revealed: BEFORE could not show it."""
     code: str
     name: str
     before: FindingSide | None
     after: FindingSide | None
     sure: bool
-    """False if so few requests could have missed it by chance, or if it could not be seen."""
+    """False if the finding may be absent by chance because there are few requests, or if AFTER or BEFORE could not show
+    it."""
     note: str
-    """Why it is not sure, or why it is hidden; else empty."""
+    """Why the change is not sure, or why the finding is hidden; else empty."""
     enable: str
-    """How to make this build's log show it again; else empty."""
+    """How to make the log of this build show the finding again; else empty."""
 
 
 class Difference(msgspec.Struct):
@@ -114,7 +117,7 @@ class Difference(msgspec.Struct):
     before: str
     after: str
     caveat: str
-    """Why the measures may differ for this alone; else empty."""
+    """Why this difference alone may change the measures; else empty."""
 
 
 class Comparison(msgspec.Struct):

@@ -40,28 +40,28 @@ class KnownClient(msgspec.Struct):
     """A program that is known to write the text that differs (docs/clients.md)."""
 
     title: Text
-    """Its usual name: ``Claude Code``."""
+    """Usual name of the program: ``Claude Code``."""
     habit: Text
-    """Its row in the table: ``claude-code/billing-header``."""
+    """Row of docs/clients.md: ``claude-code/billing-header``."""
     writes: Text
-    """What it writes, as the predicate of a sentence whose subject is the title."""
+    """What the program writes, as the predicate of a sentence that begins with the title."""
     fixed: str | None
-    """The version that no longer does it; None if none is known."""
+    """First version that no longer writes this text; None if no such version is known."""
     sources: list[Text]
-    """Threads, changelogs and source files that prove it."""
+    """Threads, changelogs and source files that prove that the program writes this text."""
 
 
 class RequestSetting(msgspec.Struct):
-    """Something other than the prompt that a cache depends on, and that differs between the two requests."""
+    """A difference between the two requests that is not in the prompt, but affects the cache."""
 
     place: Text
-    """Path in the request: ``cache_salt``, ``lora``, ``lora_path``, ``model``, ``images[2]``; ``own verdict``: no field
-    of the request, but the agent's own statement of why less was reused."""
+    """Path in the request: ``cache_salt``, ``lora``, ``lora_path``, ``model``, ``images[2]``. ``own verdict`` is not a
+    field of the request, but the reason that the agent itself gives for less reuse."""
     a: str
-    """Its value, or length and hash of it; empty when it has none."""
+    """Value of the setting, or length and hash of the value; empty if the request has no such setting."""
     b: str
     words: Text
-    """What that means for the cache."""
+    """What the difference means for the cache."""
 
 
 class Side(msgspec.Struct):
@@ -85,19 +85,19 @@ class First(msgspec.Struct):
     line: LineNumber
     column: LineNumber
     place: str | None
-    """Path in the request, ``system[0].text``; None for plain text and for what the template wrote."""
+    """Path in the request, ``system[0].text``; None for plain text and for text that the template wrote."""
     kind: Annotated[str, msgspec.Meta(extra_json_schema={"contract": {"enum": DIFFERENCES}})]
-    """What it is (docs/diff.md): the recogniser that knew it."""
+    """Kind of the difference (docs/diff.md), named after the recogniser that found it."""
     field: str | None
-    """What varies in it, such as ``cch``; with --hash-text a hash if it comes from the prompt."""
+    """Name of the part that varies, such as ``cch``; with --hash-text a hash if the name comes from the prompt."""
     a: str
-    """The few differing tokens as text; with --hash-text length and hash of it."""
+    """The few differing tokens as text; with --hash-text, length and hash of the text."""
     b: str
     """The few differing tokens as text."""
     advice: list[Advice]
-    """What to do about it, the most specific first."""
+    """What to do about the difference, the most specific advice first."""
     client: KnownClient | None = None
-    """Client that writes it, if the prompts prove it."""
+    """Client that writes the differing text, if the prompts prove it."""
 
 
 class Excerpt(msgspec.Struct):
@@ -124,43 +124,42 @@ class Around(msgspec.Struct):
 
 
 class Edit(msgspec.Struct):
-    """One step of a script; ranges count tokens, from and to.
-
-    A script is read in the order of B: its ``b`` ranges follow each other without a gap. Its ``a`` ranges cover A
-    without gap or overlap, and rise except at a ``move``, which stands where the block is in B and names where it was
-    in A (nothing stands where it was). To get B, take ``a`` of equal and move, ``b`` of insert and replace.
-    """
+    """One step of a script that turns A into B; ranges are first and last token. The steps are in the order of B, and
+    their ``b`` ranges have no gaps. The ``a`` ranges cover A without gap or overlap. They rise, except at a ``move``:
+    this step is at the position of the block in B, and its ``a`` range is the position in A. To get B, take ``a`` of
+    equal and move, ``b`` of insert and replace."""
 
     op: Op
     a: tuple[Amount, Amount]
-    """Tokens of a, from and to; for a move: where the block was."""
+    """First and last token of the range in a; for a move, the old position of the block."""
     b: tuple[Amount, Amount]
-    """Tokens of b, from and to."""
+    """First and last token of the range in b."""
 
 
 class LeastEdit(msgspec.Struct):
     """One change that, when undone, restores reuse."""
 
     kind: Annotated[str, msgspec.Meta(extra_json_schema={"contract": {"enum": DIFFERENCES}})]
-    """What it is (docs/diff.md)."""
+    """Kind of the change (docs/diff.md)."""
     field: str | None
-    """What varies in it, or the name of a tool; with --hash-text a hash if it comes from the prompt."""
+    """Name of the part that varies, or name of a tool; with --hash-text a hash if the name comes from the prompt."""
     place: str | None
-    """Path in the request; None for plain text and for what the template wrote."""
+    """Path in the request; None for plain text and for text that the template wrote."""
     line: LineNumber
-    """Line of the newer prompt at which it begins."""
+    """Line of the newer prompt at which the change begins."""
     words: Text
-    """What to do, as an imperative."""
+    """What to do to undo the change, as an imperative."""
     reuse: Amount
     """Tokens of the common prefix if this change and all earlier ones are undone."""
     tokens: Amount
-    """Tokens of the newer prompt if they are undone."""
+    """Tokens of the newer prompt if this change and all earlier ones are undone."""
     owner: Literal["client", "plugin", "template"]
-    """Who writes it: a plugin adds a tool whose name begins with its MCP server's name."""
+    """Who writes the changed text. Example: a tool whose name begins with the name of an MCP server comes from a
+    plugin."""
     advice: list[Advice]
-    """Settings that do it, the most specific first."""
+    """Settings that undo the change, the most specific first."""
     client: KnownClient | None = None
-    """Client that writes it, if the prompts prove it."""
+    """Client that writes the differing text, if the prompts prove it."""
 
 
 class LeastChange(msgspec.Struct):
@@ -172,12 +171,12 @@ class LeastChange(msgspec.Struct):
     tokens: Amount
     """Tokens of the newer prompt."""
     edits: list[LeastEdit]
-    """In prompt order: undoing each one makes the text up to the next reusable."""
+    """Changes in the order of the prompt. If a change is undone, the text up to the next change can be reused."""
     rest: Amount
     """Number of further changes, which together restore less than 1 % of the prompt; text only appended at the end is
     not a change."""
     is_bounded: bool
-    """There are more changes than were tried."""
+    """True if there are more changes than were tried."""
 
 
 class PromptDiff(msgspec.Struct):
@@ -188,7 +187,7 @@ class PromptDiff(msgspec.Struct):
     b: Side
     tokenizer: str
     exact: bool
-    """Token counts are the model's own."""
+    """True if token counts come from the model's own tokenizer."""
     first: First | None
     explanation: str
     """What the first difference is, in words."""

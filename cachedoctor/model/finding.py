@@ -29,25 +29,25 @@ class Evidence(msgspec.Struct):
     line: LineNumber
     """Number of the line, from 1."""
     text: str
-    """The line without its wrapper, as it was logged: hostile, and perhaps secret. Formats show less of it.
-    Do not print it to a terminal unescaped."""
+    """The line without its wrapper, as logged. The text may be hostile or secret, so do not print it to a terminal
+    unescaped. Other formats show only a part of the text."""
     role: Literal["primary", "related"]
     label: str
     """What the line shows."""
 
 
 class Cost(msgspec.Struct):
-    """What the fix would have saved."""
+    """Tokens and time that the fix would have saved."""
 
     tokens: Long
     ms: LongMs | None
-    """Milliseconds; None if the log has no timings."""
+    """Time in milliseconds; None if the log has no timings."""
     ms_from: Literal["depth", "mean"] | None = None
-    """Taken from the speed at that depth, fitted to this server's timings, or from the mean speed of each request.
+    """Source of the time: the server's speed at that depth, fitted to its timings, or the mean speed of each request.
     Added after the first release of v1: may be missing."""
     at_most: Long | None = None
-    """Upper bound of the tokens, if the log lacks the length of a prompt; ``tokens`` is then the lower bound. Added
-    after the first release of v1: may be missing."""
+    """Upper bound of the tokens, if the log lacks the length of a prompt. In this case ``tokens`` is the lower bound.
+    Added after the first release of v1: may be missing."""
 
 
 class Remedy(msgspec.Struct):
@@ -55,19 +55,18 @@ class Remedy(msgspec.Struct):
 
     text: str
     commands: list[str] = msgspec.field(default_factory=list)
-    """Lines to copy. A line that begins with a dash holds options to append to those that the server is started
-    with."""
+    """Lines to copy. A line that begins with a dash contains options to add to the server command."""
     options: list[OptionChange] = msgspec.field(default_factory=list)
-    """What it changes on the command line or in the environment of the server, all together. Added after the first
+    """Changes to the command line and environment of the server. All of them belong together. Added after the first
     release of v1: may be missing."""
     settings: list[ClientSetting] = msgspec.field(default_factory=list)
-    """What it changes in a client. Added after the first release of v1: may be missing."""
+    """Changes to the settings of a client. Added after the first release of v1: may be missing."""
     purpose: Literal["fix", "depends", "look"] = "fix"
-    """Whether it fixes the cause, helps or costs depending on conditions in its text, or only shows more of the cause.
-    Added after the first release of v1: may be missing."""
+    """Whether the remedy fixes the cause, helps only under conditions that its text names, or only shows more of the
+    cause. Added after the first release of v1: may be missing."""
     replay: OptionReplay | None = None
-    """What the replay shows of the options; None if they were not tried. Added after the first release of
-    v1: may be missing."""
+    """Result of a replay with the options; None if the options were not replayed. Added after the first release of v1:
+    may be missing."""
 
     def __post_init__(self) -> None:
         """Set ``commands`` from the options; a cachedoctor command alone fixes nothing."""
@@ -81,13 +80,14 @@ _OPEN = "not excluded"
 
 
 class RuledOut(msgspec.Struct):
-    """A similar cause, and the reasoning that excludes it, or ``not excluded: `` and what leaves it open."""
+    """A similar cause and the evidence that excludes it; or ``not excluded: `` and the reason why the cause is still
+    possible."""
 
     name: Name
     why: str
     likelihood: Share | None = None
-    """How likely it is the cause, 0 to 1, if the log leaves it open and its lines show a likelihood. Added after the
-    first release of v1: may be missing."""
+    """Likelihood of this cause, from 0 to 1, if the log does not exclude the cause and shows a likelihood. Added after
+    the first release of v1: may be missing."""
 
     @property
     def label(self) -> str:
@@ -128,7 +128,7 @@ _DIFFERENCE = {
 
 
 class Finding(msgspec.Struct):
-    """A cause, grouped over all requests that it affects."""
+    """A cause, with all requests that it affects."""
 
     code: Code
     name: Name
@@ -137,32 +137,34 @@ class Finding(msgspec.Struct):
     claim: str
     """What happened, with its numbers."""
     requests: list[Count]
-    """Indexes of the first 20 requests and the worst 5."""
+    """Indexes of the first 20 and the worst 5 affected requests."""
     count: Count
     """Number of requests affected."""
     evidence: list[Evidence]
-    """The proving line first; empty if only the command line proves it."""
+    """Lines that prove the finding, the main proof first; empty if only the command line proves the finding."""
     cost: Cost
-    """What the fix would have saved."""
+    """Tokens and time that the fix would have saved."""
     why: str
     """Why the cache could not be used."""
     ruled_out: list[RuledOut]
-    """Similar causes, and what excludes them; also those in ``still_possible``, called "not excluded"."""
+    """Similar causes, and the evidence that excludes each. Causes in ``still_possible`` are listed here as "not
+    excluded"."""
     diff: Annotated[Any, msgspec.Meta(extra_json_schema={"contract": _DIFFERENCE})]
-    """Where two prompts given in addition to the log diverge, or None. 'first' is as in cachedoctor.diff/1."""
+    """Where two prompts given with the log diverge; None if none were compared. ``first`` is as in
+    cachedoctor.diff/1."""
     remedies: list[Remedy]
-    """What to do, the best first."""
+    """What to do, the best remedy first."""
     references: list[Url]
-    """URLs of upstream reports and sources about it."""
+    """URLs of upstream reports and sources about the cause."""
     path: str | None = None
-    """Input that it is about. Added after the first release of v1: may be missing."""
+    """Input that the entry is about. Added after the first release of v1: may be missing."""
     origin: str | None = None
-    """Server that the wrapper names, as in its session. Added after the first release of v1: may be missing."""
+    """Server that the wrapper names, as in the session. Added after the first release of v1: may be missing."""
     key: str = ""
-    """Cause, where a code has several: findings of one code differ in key, path or origin.
-    Added after the first release of v1: may be missing."""
+    """Cause, if a code has several causes. Findings of one code differ in key, path or origin. Added after the first
+    release of v1: may be missing."""
     still_possible: list[RuledOut] = msgspec.field(default_factory=list)
-    """Look-alikes that the log leaves open, and why. Added after the first release of v1: may be missing."""
+    """Similar causes that the log does not exclude, and why. Added after the first release of v1: may be missing."""
 
     def __post_init__(self) -> None:
         """Set ``still_possible`` from ``ruled_out`` if it is missing, as in reports of older versions."""
@@ -188,31 +190,30 @@ class Finding(msgspec.Struct):
 
 
 class NotEvaluated(msgspec.Struct):
-    """A rule that the log could not have shown."""
+    """A rule that this log has no data for."""
 
     code: Code
     name: Name
     reason: str
     enable: str
-    """What would make it possible, for this build."""
+    """What would make the check possible, for this build."""
 
 
 class Restart(msgspec.Struct):
-    """The one restart of the server after which most of what was not checked could be."""
+    """The one server restart that would enable most of the unchecked rules."""
 
     command: str
-    """Lines to copy: one that exports variables and one of options to append to those that the server is started with;
-    either may be missing."""
+    """Lines to copy: one exports variables, and one has options to add to the server command. Either may be missing."""
     text: str
-    """What to know before the restart: prompts will be in the log; what these builds cannot show."""
+    """What to know before the restart: whether the log will contain prompts, and what these builds cannot show."""
     codes: list[Code]
-    """Rules that it enables."""
+    """Codes of the rules that the restart enables."""
     options: list[OptionChange] = msgspec.field(default_factory=list)
     """The options that the command sets. Added after the first release of v1: may be missing."""
 
 
 class RuleInfo(msgspec.Struct):
-    """A rule as a report names it."""
+    """A rule, as named in reports."""
 
     code: Code
     name: Name
@@ -222,24 +223,24 @@ class RuleInfo(msgspec.Struct):
 
 
 class Cause(msgspec.Struct):
-    """Findings of one code and key, of every server that has one."""
+    """Findings of one code and key, from all servers."""
 
     code: Code
     name: Name
     severity: Severity
-    """The highest."""
+    """Highest severity of the findings."""
     confidence: Confidence
-    """Highest confidence of its findings; a log proves the cause only for its own server, so see each finding."""
+    """Highest confidence of the findings. A log proves the cause only for its own server, so check each finding."""
     findings: list[Count]
-    """Indexes of the findings, in their order: the costliest first."""
+    """Indexes of the findings, the costliest first."""
     servers: list[str]
-    """Servers as the wrapper names them, else inputs; each once, in the order of the findings."""
+    """Servers as the wrapper names them, or else inputs. Each occurs once, in the order of the findings."""
     count: Count
     """Requests affected, on all servers."""
     tokens: Long
     """Tokens that the fixes would have saved."""
     ms: LongMs | None
-    """Milliseconds; None if no log has timings."""
+    """Time in milliseconds; None if no log has timings."""
 
 
 def causes(findings: Iterable[Finding]) -> list[Cause]:

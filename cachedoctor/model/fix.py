@@ -20,20 +20,21 @@ class FixStep(msgspec.Struct):
 
     where: Literal["client", "server"]
     text: str
-    """What it is, and what to do afterwards."""
+    """What to do, and what to do afterwards."""
     commands: list[str] = msgspec.field(default_factory=list)
-    """Lines to copy, in the launcher's format: commands, or the content of its file."""
+    """Lines to copy, in the launcher's format: commands, or the content of the launcher's file."""
     form: Literal["sh", "options", "yaml", "ini", "words"] = "sh"
     """Format of the lines: shell, command line options, YAML, systemd unit, or settings in a dialog."""
 
 
 class OtherFix(msgspec.Struct):
-    """A further remedy of a finding, in the launcher's format: an alternative, or one that only shows more."""
+    """A further remedy of a finding, in the launcher's format: an alternative, or a step that only shows more of the
+    cause."""
 
     options: list[OptionChange]
     """Options that identify the remedy."""
     steps: list[FixStep]
-    """Empty if the launcher cannot set it."""
+    """What to do; empty if the launcher cannot set the options."""
     notes: list[str]
     """What the launcher cannot set."""
 
@@ -43,19 +44,20 @@ REPLAY_FIT = 0.9
 
 
 class OptionReplay(msgspec.Struct, frozen=True):
-    """What the replay shows of options."""
+    """Result of a replay with options."""
 
     claimed_tokens: Long
-    """Tokens that the findings fixed by these options cost."""
+    """Tokens recomputed because of the findings that these options fix."""
     saved_tokens: Long | None
-    """Additional tokens reused over the whole log with the options; None if the replay can neither confirm nor reject
-    them."""
+    """Additional tokens reused over the whole log with the options; None if the replay cannot confirm or reject the
+    saving."""
     equal: Count
-    """Requests for which the replay, with the settings that ran, matches the server."""
+    """Requests for which a replay with the recorded settings matches the server."""
     requests: Count
     """Requests whose reuse the server logged."""
     assumed: Count = 0
-    """Requests whose common prefix with earlier ones the log does not show: the saving is then an estimate."""
+    """Requests whose common prefix with earlier requests the log does not show. If there are any, the saving is an
+    estimate."""
 
     @property
     def words(self) -> str:
@@ -75,37 +77,37 @@ class OptionReplay(msgspec.Struct, frozen=True):
 
 
 class Fix(msgspec.Struct):
-    """What to change at one server and its clients, the cheapest test first."""
+    """What to change for one server and its clients, the cheapest step first."""
 
     path: str | None
-    """Input that it is about."""
+    """Input that the entry is about."""
     origin: str | None
     """Server that the wrapper names."""
     engine: str
     """llama.cpp, vllm, sglang, or the name of a program."""
     server: str
-    """Its name and build, in words."""
+    """Name and build of the server, in words."""
     launcher: Launcher | None
-    """Its launcher, if the log shows it or the user named it."""
+    """Launcher of the server, if the log shows it or the user named it."""
     codes: list[Code]
-    """Codes of the findings that it fixes."""
+    """Codes of the findings that the change fixes."""
     names: list[Name]
-    """Their names, in the same order."""
+    """Names of the findings, in the same order."""
     options: list[OptionChange]
     """Options of the server, merged over all findings."""
     settings: list[ClientSetting]
     """Settings of clients."""
     steps: list[FixStep]
-    """What to do, the cheapest test first."""
+    """What to do, the cheapest step first."""
     costs: list[str]
-    """Memory that it needs, as far as the log shows."""
+    """Memory that the options need, as far as the log shows the sizes."""
     notes: list[str]
-    """Findings that need different values, and what the launcher cannot set."""
+    """Conflicts of findings that need different values, and options that the launcher cannot set."""
     others: list[OtherFix] = msgspec.field(default_factory=list)
-    """Remedies of its findings that are not merged into these options, if its launcher is known. If nothing is merged,
-    there are no codes and no steps. Added after the first release of v1: may be missing."""
+    """Further remedies of the findings, if the launcher is known; they are not part of the merged options. If no
+    options were merged, there are no codes and no steps. Added after the first release of v1: may be missing."""
     replay: OptionReplay | None = None
-    """What the replay shows of all options together; None if they were not tried. Added after the first
+    """Result of a replay with all options together; None if the options were not replayed. Added after the first
     release of v1: may be missing."""
 
 
@@ -114,12 +116,12 @@ _OPTION = re.compile(r"--?[A-Za-z][\w.-]*")
 
 
 class OptionChange(msgspec.Struct, frozen=True):
-    """One option of a server, set or left out."""
+    """One option of a server that is set or removed."""
 
     name: str
     """The long name in this build: ``--cache-ram``; for a variable: ``LLAMA_SERVER_SLOTS_DEBUG``."""
     value: str | None = None
-    """None for a switch, and for an option that is left out."""
+    """Value of the option; None for a switch, and for an option that is removed."""
     remove: bool = False
     """True if the option must be removed."""
 
@@ -142,15 +144,15 @@ class ClientSetting(msgspec.Struct, frozen=True):
     """One setting of a program that sends prompts."""
 
     client: str
-    """Its usual name: ``Claude Code``."""
+    """Usual name of the program: ``Claude Code``."""
     variable: str | None = None
     """Environment variable of the client."""
     value: str | None = None
-    """None if the variable must be unset."""
+    """Value of the variable; None if the variable must be unset."""
     file: str | None = None
     """Configuration file that can hold the setting instead: ``~/.claude/settings.json``."""
     key: str | None = None
-    """Its place in the file, by dots: ``env.CLAUDE_CODE_ATTRIBUTION_HEADER``."""
+    """Key of the setting in the file: ``env.CLAUDE_CODE_ATTRIBUTION_HEADER``."""
 
 
 def as_typed(written: str) -> list[OptionChange]:

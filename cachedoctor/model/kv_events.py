@@ -82,42 +82,43 @@ KvLine = KvHead | KvMessage | KvUnread
 
 
 class KvEvents(msgspec.Struct):
-    """What recorded KV events show about a server. Tokens are those of whole blocks, the reply's among them; they add
-    up: ``stored`` is the sum of ``new``, ``evicted``, ``emptied``, ``changed``, ``salted``, ``routed``, ``present``."""
+    """What recorded KV events show about a server. Counts are tokens of whole blocks, including blocks of replies.
+    ``stored`` is the sum of ``new``, ``evicted``, ``emptied``, ``changed``, ``salted``, ``routed`` and ``present``."""
 
     path: str
     messages: Count = 0
     missing: Count = 0
-    """Messages that never arrived, according to their numbers."""
+    """Messages that never arrived, according to the message numbers."""
     unread: Count = 0
     """Messages or lines with no known content."""
     late: bool = False
-    """The recording began after the server had published events, so it does not show all stored blocks."""
+    """True if the recording began after the server had published events; the recording then lacks some stored
+    blocks."""
     forgotten: Count = 0
-    """Blocks dropped as least recently used because more were known than can be remembered."""
+    """Blocks that cachedoctor stopped tracking, the least recently used first, because there were too many blocks."""
     restarts: Count = 0
     publishers: Count = 0
-    """Engines that published: ranks of data parallelism, or servers."""
+    """Number of engines that published events: ranks of data parallelism, or servers."""
     doubt: Literal["groups", "tiers", "names"] | None = None
-    """Why the causes are not distinguished: blocks of several kinds of layers, blocks that are restored from a slower
-    memory, or a server whose hashes do not name what comes before a block (SGLang of 2025). The sums are then all
-    ``new``."""
+    """Why the causes are unknown: several kinds of layers have separate blocks, blocks are restored from slower memory,
+    or the hashes do not include the text before a block (SGLang of 2025). All tokens then count as ``new``."""
     stored: Amount = 0
     """Tokens computed and stored."""
     new: Amount = 0
     """No equal block was stored before at the same offset within a block."""
     evicted: Amount = 0
-    """Stored again after it had been removed for lack of space."""
+    """Stored again after a removal for lack of space."""
     emptied: Amount = 0
-    """Stored again after the cache had been emptied, or the server started again."""
+    """Stored again after the cache was emptied or the server was restarted."""
     changed: Amount = 0
-    """The same block had been stored after another prefix: the client changed something before it."""
+    """The same block had been stored after another prefix: the client changed something before the block."""
     salted: Amount = 0
     """The same text, including its prefix, had been stored under another salt, adapter or image."""
     routed: Amount = 0
-    """Another engine had stored the same."""
+    """Another engine had already stored the same block."""
     present: Amount = 0
-    """Stored while it was there: by requests that ran at the same time, or the last block of a prompt."""
+    """Stored although the cache had the block: by requests that ran at the same time, or as the last block of a
+    prompt."""
     removed: Amount = 0
     """Tokens of blocks that were removed for lack of space."""
 

@@ -19,71 +19,72 @@ TrialVerdict = Literal["yes", "no", "refused", "unknown"]
 
 
 class LintError(msgspec.Struct):
-    """A request that does not continue the previous one of its conversation."""
+    """A request that does not extend the previous request of its conversation."""
 
     path: Text
     """The request: file and number, ``bodies.jsonl#4``."""
     before: Text
-    """The request that it had to extend."""
+    """The earlier request that should have been extended."""
     line: LineNumber | None
-    """Line of the request in its file, where each is on a line of its own."""
+    """Line of the request in its file, if every request has its own line."""
     kind: LintKind
-    """What differs (docs/diff.md); cache-prompt-off: the request itself forbids reuse."""
+    """Kind of the difference (docs/diff.md). cache-prompt-off: the request itself forbids reuse."""
     field: str | None
-    """What varies in it, such as ``cch``."""
+    """Name of the part that varies, such as ``cch``."""
     place: str | None
-    """Path in the request, ``system[0].text``; None for what the template wrote."""
+    """Path in the request, ``system[0].text``; None for text that the template wrote."""
     explanation: Text
     token: Long
     """Index of the first differing token, from 0; equals the number of shared tokens."""
     char: Long
     """Offset of the first code point that differs in the rendered prompt, from 0."""
     cost: Amount
-    """Tokens recomputed that would have been reused if the request had only been extended."""
+    """Recomputed tokens that the server would have reused if the request had only extended the previous one."""
     tokens: Amount
     """Tokens of the request."""
     a: str
     """The few differing tokens of the earlier request as text."""
     b: str
-    """Those of this request."""
+    """The few differing tokens of this request as text."""
     advice: list[Advice]
-    """What to do about it, the most specific first."""
+    """What to do about the difference, the most specific advice first."""
     client: KnownClient | None = None
-    """Client that writes it, if the prompts prove it."""
+    """Client that writes the differing text, if the prompts prove it."""
     answered_tokens: Amount | None = None
-    """Prompt tokens as the server counted them, by its answer; None if the recording has none."""
+    """Prompt tokens as the server's response counts them; None if the recording has no count."""
     answered_reused: Amount | None = None
-    """Those of them that the server reused."""
+    """Number of the ``answered_tokens`` that the server reused."""
     least_cost: Amount | None = None
-    """Minimum of recomputed tokens, if an unknown template decides where the tools are; ``cost`` is the maximum. Added
-    after the first release of v1: may be missing."""
+    """Minimum number of recomputed tokens, if an unknown template decides the position of the tools. In this case
+    ``cost`` is the maximum. Added after the first release of v1: may be missing."""
 
 
 class LintHint(msgspec.Struct):
-    """A place that is likely to break a conversation, or a change that is expected occasionally. Never an error."""
+    """Text that is likely to change within a conversation, or a change that is expected occasionally. Never an
+    error."""
 
     kind: HintKind
     path: Text
-    """The first request that contains it."""
+    """The first request that contains the text."""
     place: str | None
     """Path in the request."""
     words: Text
     shown: str
-    """The text at this position; empty if there is none."""
+    """The text at this position; empty if there is no text."""
     advice: list[Advice]
     requests: Amount = 1
-    """Requests that contain it."""
+    """Number of requests that contain the text."""
 
 
 class TrialAnswer(msgspec.Struct):
-    """What a chat template does with one scripted conversation."""
+    """The result of one test conversation rendered with a chat template."""
 
     name: Text
-    """Stable handle: ``plain``, ``tools``, ``reasoning-kept``, ..."""
+    """Stable name of the question: ``plain``, ``tools``, ``reasoning-kept``, ..."""
     question: Text
     verdict: TrialVerdict
-    """yes: each request extends the one before; no: it does not; refused: the template raises an error; unknown: the
-    template does not show it."""
+    """yes: each request extends the previous one; no: a request changes earlier text; refused: the template raises an
+    error; unknown: the template does not render the text in question."""
     words: Text
     """The answer as a sentence."""
     place: str | None = None
@@ -92,11 +93,11 @@ class TrialAnswer(msgspec.Struct):
     char: Long | None = None
     """Offset of the first code point that differs, from 0."""
     cost: Amount = 0
-    """Tokens of the earlier request that the later one cannot reuse; the scripted messages have a few words each."""
+    """Tokens of the earlier request that the later one cannot reuse; each test message has only a few words."""
     a: str = ""
-    """What the earlier rendering has there."""
+    """Text of the earlier rendering at this point."""
     b: str = ""
-    """What the later one has there."""
+    """Text of the later rendering at this point."""
 
 
 class Lint(msgspec.Struct, tag_field="schema", tag="cachedoctor.lint/1"):
@@ -104,24 +105,25 @@ class Lint(msgspec.Struct, tag_field="schema", tag="cachedoctor.lint/1"):
 
     tool: Tool
     append_only: bool
-    """True if there are no errors, and no template check has the verdict no."""
+    """True if there are no errors, and no template check has the verdict ``no``."""
     requests: Amount
     conversations: Amount
     """Conversations of at least two requests."""
     alone: Amount
-    """Requests with no other request of their conversation before or after them: they cannot be judged."""
+    """Requests that cannot be checked, because the input has no other request of their conversation."""
     tokenizer: Text
-    """What counted the tokens; pieces: words and punctuation counted as tokens."""
+    """Tokenizer that counted the tokens. pieces: words and punctuation count as tokens."""
     exact: bool
-    """The counts are the model's own."""
+    """True if the counts come from the model's own tokenizer."""
     rendered: bool
-    """The bodies were rendered with a chat template; else their parts are in the order of templates."""
+    """True if the bodies were rendered with a chat template. If not, the parts of a body are in the order that
+    templates usually have."""
     errors: list[LintError] = msgspec.field(default_factory=list)
     hints: list[LintHint] = msgspec.field(default_factory=list)
     template: list[TrialAnswer] = msgspec.field(default_factory=list)
-    """Only without bodies: what the template does with scripted conversations."""
+    """Only without bodies: the results of test conversations rendered with the template."""
     notes: list[Text] = msgspec.field(default_factory=list)
-    """What their recordings do not contain: no statement is made about it."""
+    """Parts of the requests that the recordings do not contain, and that were not checked."""
     least: LeastChange | None = None
     """Smallest set of changes that restores reuse for the costliest request; None if it is a single change. Added after
     the first release of v1: may be missing."""

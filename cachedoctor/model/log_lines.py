@@ -21,7 +21,7 @@ class Segment(msgspec.Struct):
     """Consecutive lines of one origin, their wrappers removed."""
 
     origin: str | None
-    """Router port, compose service, or None."""
+    """Router port or compose service; None if the log shows neither."""
     data: bytes
     """The bodies, each ended by a newline."""
     first: int
@@ -73,7 +73,7 @@ class Reading(msgspec.Struct):
     unit: str
     meaning: str
     here: str = ""
-    """Meaning of this particular value, if it is not a plain number."""
+    """Meaning of this particular value, if the value is not a plain number."""
 
 
 class Level(msgspec.Struct):
@@ -119,10 +119,10 @@ class Explanation(msgspec.Struct):
     analyzed: bool
     """Whether ``analyze`` reads this message."""
     sample: str
-    """A line as a server printed it."""
+    """Example of the line, as a server printed it."""
     others: list[Wording]
     cut: bool = False
-    """True if the line ends before the message does."""
+    """True if the line ends before the end of the message."""
     undecided: bool = False
     """True if other wordings of the message fit the truncated line as well."""
     more: str = ""

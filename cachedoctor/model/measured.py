@@ -13,20 +13,22 @@ from cachedoctor.model.log_lines import Mark
 
 
 class CacheSample(msgspec.Struct, gc=False):
-    """What one engine logs about itself every few seconds. Shares run from 0 to 1, rates are tokens per second."""
+    """Statistics that one engine logs every few seconds. Shares run from 0 to 1; rates are tokens per second."""
 
     session: Count
     """Index of the session."""
     path: str
     line: LineNumber
     engine: str | None = None
-    """``000``; None if the line names none, which was so up to 0.7."""
+    """Name of the engine, such as ``000``; None if the line names no engine (versions up to 0.7)."""
     time: str | None = None
-    """``--MM-DDTHH:MM:SS``: vLLM writes no year."""
+    """Time as ``--MM-DDTHH:MM:SS``, because vLLM writes no year."""
     interval_s: Rate | None = None
-    """Seconds over which the rates are averaged: the time between lines of a busy engine, else the default."""
+    """Seconds over which the rates are averaged: the time between the lines of a busy engine, or the default
+    interval."""
     prompt_rate: Rate | None = None
-    """Prompt tokens per second; what they count depends on the version, see prompt_tokens and computed_tokens."""
+    """Prompt tokens per second. Whether reused tokens are included depends on the version: see prompt_tokens and
+    computed_tokens."""
     generation_rate: Rate | None = None
     """Generated tokens per second."""
     running: Amount | None = None
@@ -38,54 +40,56 @@ class CacheSample(msgspec.Struct, gc=False):
     kv_usage: Share | None = None
     """Share of the KV cache that running requests hold; cached blocks that are free count as unused."""
     hit_rate: Share | None = None
-    """Reused share of the tokens looked up by the last 1,000 requests since the start or a reset; None: not printed."""
+    """Reused share of the tokens looked up by the last 1,000 requests since the start or a reset; None if the line does
+    not print it."""
     external_hit_rate: Share | None = None
     mm_hit_rate: Share | None = None
     """Hit rate of multimodal items, not of tokens."""
     preemptions: Amount | None = None
     prompt_tokens: Amount | None = None
-    """prompt_rate x interval_s where it counts all prompt tokens, reused ones included: up to 0.14."""
+    """prompt_rate x interval_s, if prompt_rate includes reused tokens (up to 0.14)."""
     computed_tokens: Amount | None = None
-    """prompt_rate x interval_s if it counts only computed tokens: 0.16 and newer."""
+    """prompt_rate x interval_s, if prompt_rate counts only computed tokens (0.16 and newer)."""
     looked_up_tokens: Amount | None = None
-    """Prompt tokens looked up since the previous sample, as the difference of two sums; see SamplePeriod."""
+    """Prompt tokens looked up since the previous sample: the difference of two sums; see SamplePeriod."""
     looked_up_within: Amount | None = None
-    """Tokens by which looked_up_tokens may be off."""
+    """Possible error of looked_up_tokens."""
     answered: Amount | None = None
     """Text requests answered since the previous sample; None if the log has no access lines."""
 
 
 class PrefillBatch(msgspec.Struct, gc=False):
-    """What one scheduler logs about a batch. A batch is neither a request nor a prompt: it may hold parts of
-    several."""
+    """What one scheduler logs about a batch. A batch is neither a request nor a prompt: it may contain parts of several
+    prompts."""
 
     session: Count
     """Index of the session."""
     path: str
     line: LineNumber
     rank: str | None = None
-    """``DP0 TP0``; None if the line names none."""
+    """Name of the rank, such as ``DP0 TP0``; None if the line names no rank."""
     time: str | None = None
-    """ISO 8601 as the log has it, in the zone of the server."""
+    """Time in ISO 8601, in the time zone of the server."""
     new_seqs: Amount | None = None
-    """Requests in it, one that continues the batch before included."""
+    """Requests in the batch, including a request that continues from the previous batch."""
     new_tokens: Amount | None = None
     """Tokens computed; rounded up to whole pages before 0.5.20."""
     cached_tokens: Amount | None = None
-    """Tokens reused by the requests that were admitted in it, from all tiers together."""
+    """Tokens reused by the requests that were admitted in the batch, from all kinds of memory."""
     token_usage: Share | None = None
-    """Share of the KV pool in use, from 0 to 1; of a hybrid or SWA model that of full attention."""
+    """Used share of the KV pool, from 0 to 1; for a hybrid or SWA model, of the pool for full attention."""
     swa_usage: Share | None = None
     mamba_usage: Share | None = None
     running: Amount | None = None
-    """Requests."""
+    """Running requests."""
     queue: Amount | None = None
-    """Requests."""
+    """Waiting requests."""
     pending_tokens: Amount | None = None
     continues: bool | None = None
-    """It continues the prompt that the previous batch could not finish, so it reuses nothing itself."""
+    """True if the batch continues an unfinished prompt of the previous batch and reuses nothing."""
     whole: bool = False
-    """It holds exactly one complete request: prompt = new_tokens + cached_tokens, up to a page."""
+    """True if the batch contains exactly one complete request. Its prompt has new_tokens + cached_tokens tokens, up to
+    a page."""
 
 
 Since = Literal["start", "reset", "log"]
@@ -109,36 +113,34 @@ class SamplePeriod(msgspec.Struct, gc=False, tag_field="unit", tag="interval"):
 
     engine: str | None
     since: Since
-    """What began it: a server start, a cache reset, or the start of the log."""
+    """What began the period: a server start, a cache reset, or the start of the log."""
     first_line: LineNumber
     last_line: LineNumber
     samples: Count = 0
     busy: Count = 0
-    """Samples with prompt tokens in them."""
+    """Number of samples with prompt tokens."""
     seconds: Rate = 0.0
     """Time that the busy samples cover."""
     prompt_tokens: Amount | None = None
-    """Sum over the samples; None if they do not show it, as in CacheSample."""
+    """Sum over the samples; None if the samples do not show this number (see CacheSample)."""
     computed_tokens: Amount | None = None
-    """Sum over the samples, as there."""
+    """Sum over the samples; None as for prompt_tokens."""
     within: Amount | None = None
-    """Tokens by which the sum may be off: rates are rounded, and the first interval is known to a second only."""
+    """Possible error of the sum in tokens: rates are rounded, and the first interval is known only to the second."""
     looked_up_tokens: Amount | None = None
-    """Prompt tokens that were looked up in the cache, reused ones included: computed_tokens / (1 - last_rate).
-
-    None if the log does not show: below 0.16, after the first 1,000 requests, if the start is missing, and up to 0.26
-    where requests waited.
-    """
+    """Prompt tokens that were looked up in the cache, including reused tokens: computed_tokens / (1 - last_rate). None
+    if the log does not show the number: below 0.16, after the first 1,000 requests, if the start is missing, and up to
+    0.26 if requests waited."""
     looked_up_within: Amount | None = None
-    """Tokens by which looked_up_tokens may be off: the rate is rounded to a tenth of a percent."""
+    """Possible error of looked_up_tokens: the rate is rounded to 0.1 %."""
     generated_tokens: Amount | None = None
     """Generated tokens, as a sum over the samples."""
     answered: Amount | None = None
-    """Text requests that the server (all its engines) answered; None if the log has no access lines."""
+    """Text requests answered by all engines of the server; None if the log has no access lines."""
     rates: Count = 0
-    """Samples that print a hit rate."""
+    """Number of samples that print a hit rate."""
     first_rate: Share | None = None
-    """Hit rate of the first busy sample that prints one."""
+    """Hit rate of the first busy sample that prints a hit rate."""
     last_rate: Share | None = None
     least_rate: Share | None = None
     most_rate: Share | None = None
@@ -146,7 +148,7 @@ class SamplePeriod(msgspec.Struct, gc=False, tag_field="unit", tag="interval"):
     kv_usage: Share | None = None
     """Highest KV cache usage."""
     waiting: Count = 0
-    """The most requests that waited at once."""
+    """Maximum number of requests that waited at the same time."""
     marks: dict[str, Mark] = msgspec.field(default_factory=dict)
     """Lines that prove it: ``first`` and ``last`` busy sample, ``begin`` (the reset), ``usage``."""
 
@@ -156,37 +158,35 @@ class BatchPeriod(msgspec.Struct, gc=False, tag_field="unit", tag="batch"):
 
     rank: str | None
     since: Since
-    """What began it: a server start, a cache reset, or the start of the log."""
+    """What began the period: a server start, a cache reset, or the start of the log."""
     first_line: LineNumber
     last_line: LineNumber
     batches: Count = 0
     seqs: Count = 0
-    """Requests admitted, as far as batches can be distinguished from their continuations; no probes."""
+    """Admitted requests without probes, as far as new batches can be distinguished from continued batches."""
     new_tokens: Long = 0
     """Tokens computed."""
     cached_tokens: Long = 0
     """Tokens reused."""
     wholes: Count = 0
-    """Requests that ran alone from start to end, so that their prompt is known: in one batch, or in chunks.
-
-    Probes are none of them.
-    """
+    """Requests that ran alone from start to end, in one batch or in chunks, so their prompt length is known; without
+    probes."""
     cold: Count = 0
-    """Those of them that reused nothing."""
+    """Number of the ``wholes`` requests that reused nothing."""
     cached_least: Amount | None = None
     """Fewest reused tokens of any complete request after the first."""
     cached_most: Amount | None = None
     """Most reused tokens of any complete request after the first."""
     best_share: Share | None = None
-    """Largest reused share of its own prompt among these requests."""
+    """Largest share of its own prompt that one of the ``wholes`` requests reused."""
     whole_tokens: Long = 0
-    """Prompt tokens of all these requests."""
+    """Prompt tokens of all ``wholes`` requests."""
     whole_cached: Long = 0
-    """Tokens reused by these requests after the first."""
+    """Tokens reused by all ``wholes`` requests after the first one."""
     smallest_prompt: Amount | None = None
-    """Tokens of the shortest of these requests."""
+    """Prompt tokens of the shortest ``wholes`` request."""
     largest_prompt: Amount | None = None
-    """Tokens of the longest of these requests."""
+    """Prompt tokens of the longest ``wholes`` request."""
     full_new_tokens: Long = 0
     """The part of new_tokens in batches with a token_usage of FULL or more."""
     full_cached_tokens: Long = 0
@@ -196,17 +196,18 @@ class BatchPeriod(msgspec.Struct, gc=False, tag_field="unit", tag="batch"):
     states_cached_tokens: Long = 0
     """The part of cached_tokens in batches with a full pool of states."""
     bursts: Count = 0
-    """Batches of BURST new requests or more that reused nothing."""
+    """Batches with at least BURST new requests that reused nothing."""
     burst_seqs: Count = 0
-    """Requests in them."""
+    """Requests in the ``bursts`` batches."""
     burst_new_tokens: Long = 0
-    """Tokens computed in them."""
+    """Tokens computed in the ``bursts`` batches."""
     after_burst_seqs: Count = 0
-    """Requests admitted after the last of them."""
+    """Requests admitted after the last of the ``bursts`` batches."""
     after_burst_cached: Long = 0
-    """Tokens that these reused."""
+    """Tokens that the ``after_burst_seqs`` requests reused."""
     token_usage: Share | None = None
-    """The highest. Tokens held only by the cache are not included: they can be evicted at once (0.4.3 to 0.5.23)."""
+    """Highest token_usage. Tokens that only the cache holds are not included, because they can be evicted at once
+    (0.4.3 to 0.5.23)."""
     swa_usage: Share | None = None
     """Highest swa_usage."""
     mamba_usage: Share | None = None
@@ -229,7 +230,8 @@ class Bucket(msgspec.Struct):
     """A bar of a histogram."""
 
     most: Rate | None
-    """Upper bound in tokens; the lower bound is that of the previous bar. None for the last bar, which has no end."""
+    """Upper bound in tokens; the lower bound is the upper bound of the previous bar. None for the last bar, which has
+    no upper bound."""
     requests: Count
 
 
@@ -242,16 +244,16 @@ class Counters(msgspec.Struct):
     since: str | None
     """The earlier dump; None: since the start of the server."""
     source: str
-    """What wrote them: ``vllm``, ``sglang``."""
+    """Engine that wrote the counters: ``vllm``, ``sglang``."""
     engine: str | None = None
-    """Label ``engine`` or rank; None if there is none."""
+    """Label ``engine`` or rank; None if there is no label."""
     model: str | None = None
     looked_up: Amount | None = None
     """Prompt tokens that were looked up in the prefix cache."""
     reused: Amount | None = None
-    """Tokens of these that were found."""
+    """Prompt tokens that were found in the prefix cache."""
     prompt_tokens: Amount | None = None
-    """Prompt tokens of all requests, reused ones included."""
+    """Prompt tokens of all requests, including reused tokens."""
     computed: Amount | None = None
     """Prompt tokens that were computed."""
     external_looked_up: Amount | None = None
@@ -259,28 +261,25 @@ class Counters(msgspec.Struct):
     requests: Amount | None = None
     """Requests that ended."""
     preemptions: Amount | None = None
-    """Times that a running request had to give up its memory (retractions of SGLang)."""
+    """How often a running request had to give up its memory (retractions of SGLang)."""
     evicted: Amount | None = None
     """Tokens evicted from the cache for lack of space."""
     cached_local: Amount | None = None
-    """Prompt tokens that came from the cache of the engine, by their source (vLLM 0.16 and newer)."""
+    """Prompt tokens from the engine's own cache (vLLM 0.16 and newer, which count tokens by source)."""
     cached_external: Amount | None = None
-    """Prompt tokens from a cache outside the engine, by their source."""
+    """Prompt tokens from a cache outside the engine (vLLM 0.16 and newer, which count tokens by source)."""
     cached_by_tier: dict[str, Amount] = msgspec.field(default_factory=dict)
-    """Reused prompt tokens by the memory that they were found in, as the server calls it; empty if it does not report
-    it.
-
-    ``device``, ``host``, ``disk``, ``p2p``, ``external_unspecified`` of vLLM 0.32; ``device``, ``host`` and ``storage``
-    of SGLang 0.5.9.
-    """
+    """Reused prompt tokens by the memory that held them, under the server's own names; empty if the server does not
+    report the memory. vLLM 0.32: ``device``, ``host``, ``disk``, ``p2p``, ``external_unspecified``. SGLang 0.5.9:
+    ``device``, ``host``, ``storage``."""
     blocks_taken: Amount | None = None
-    """Blocks that requests reused from earlier ones, as sampled by vLLM; includes partly filled blocks."""
+    """Blocks that requests reused from earlier requests, as sampled by vLLM; includes partly filled blocks."""
     computed_per_request: list[Bucket] = msgspec.field(default_factory=list)
-    """Requests by the prompt tokens that were computed for them (0.13 and newer)."""
+    """Histogram of requests by their computed prompt tokens (0.13 and newer)."""
     prompt_per_request: list[Bucket] = msgspec.field(default_factory=list)
-    """Requests by the length of their prompt."""
+    """Histogram of requests by their prompt length."""
     config: dict[str, str] = msgspec.field(default_factory=dict)
-    """What the dump shows of the cache: ``enable_prefix_caching``, ``block_size``, ``num_gpu_blocks`` ..."""
+    """Settings of the cache in the dump: ``enable_prefix_caching``, ``block_size``, ``num_gpu_blocks`` ..."""
 
 
 class AgentClaim(msgspec.Struct, frozen=True):
@@ -320,11 +319,11 @@ class AgentVerdict(msgspec.Struct):
     """What one agent reports about its requests, compared with the log. A claim changes no finding."""
 
     by: Text
-    """``Claude Code``."""
+    """Name of the agent: ``Claude Code``."""
     reasons: dict[str, Count]
-    """Requests by the reason given."""
+    """Number of requests for each reason that the agent gives."""
     tokens: Amount
-    """Tokens not reused, as far as the claims count them."""
+    """Tokens not reused, as far as the claims give a number."""
     agrees: Count = 0
     """Requests for which the log shows the same reason."""
     differs: Count = 0
@@ -332,26 +331,24 @@ class AgentVerdict(msgspec.Struct):
     undecided: Count = 0
     """Requests whose cause the log does not show."""
     unmatched: Count = 0
-    """Requests whose counts match no request in the log."""
+    """Requests whose token counts match no request in the log."""
     differences: list[AgentDifference] = msgspec.field(default_factory=list)
-    """The first 20 of those that differ."""
+    """The first 20 requests for which the log shows another reason."""
 
 
 class Answer(msgspec.Struct):
-    """What one response shows of its request, in tokens; or, without token counts, what a logged prompt shares with
-    others."""
+    """Token counts of one request, from its response; or, without token counts, the common prefix of a logged prompt
+    with other prompts."""
 
     prompt_tokens: Amount | None
-    """Prompt tokens including reused ones, whatever the endpoint prints."""
+    """Prompt tokens including reused tokens, also if the endpoint does not count reused tokens."""
     cached_tokens: Amount | None
-    """None if the server was not asked to report it."""
+    """Reused tokens; None if the server does not report them."""
     line: LineNumber | None = None
     """Line of the response in its input."""
     prefix: Amount | None = None
-    """Longest common prefix with the best earlier prompt, if the log shows them; None for the first.
-
-    In the unit of ``length``. It may be longer where the log has cut one of them.
-    """
+    """Longest common prefix with an earlier prompt, if the log shows the prompts, in the unit of ``length``; None for
+    the first prompt. If the log truncated one of the prompts, the real prefix may be longer."""
     length: Amount | None = None
     """Length of the prompt, if the log shows it, in bytes or characters, like ``prefix``."""
 
@@ -367,13 +364,13 @@ class Answers(msgspec.Struct):
     """``responses``: given with the log; ``log``: the server logged them."""
     requests: Count = 0
     told: Count = 0
-    """Responses of these that show how much was reused; the sums are over them."""
+    """Number of these responses that show how much was reused; the sums cover only these responses."""
     prompt_tokens: Amount = 0
-    """Prompt tokens including reused ones, whatever the endpoint prints."""
+    """Prompt tokens including reused tokens, also if the endpoint does not count reused tokens."""
     cached_tokens: Amount = 0
     """Reused tokens."""
     each: Annotated[list[Answer], _EACH] = msgspec.field(default_factory=list)
-    """The first 10,000."""
+    """The first 10,000 responses."""
 
 
 class SentChange(msgspec.Struct):

@@ -74,7 +74,7 @@ class Asker(msgspec.Struct, gc=False):
     """When it started, ISO 8601, as the wrapper of its first line shows."""
     client: str | None = None
     endpoint: str | None = None
-    """Path of the HTTP request, if the log shows it without doubt."""
+    """Path of the HTTP request, if the log shows it unambiguously."""
 
 
 NOBODY = Asker()
@@ -97,7 +97,7 @@ class Choice(msgspec.Struct, gc=False):
     line: int
     selected_by: SelectedBy | None = None
     similarity: float | None = None
-    """Share of the new prompt that the slot already held."""
+    """Share of the new prompt that was already in the slot."""
     f_keep: float | None = None
     """Share of the slot's content that the new prompt kept."""
     t_last: int | None = None

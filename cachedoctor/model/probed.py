@@ -15,7 +15,7 @@ State = Literal["as expected", "less", "more", "unknown", "noted", "refused", "n
 
 
 class ProbedServer(msgspec.Struct):
-    """What the server reports about itself; None for what it does not report."""
+    """What the server reports about itself; values that it does not report are None."""
 
     url: str
     engine: Engine
@@ -25,17 +25,17 @@ class ProbedServer(msgspec.Struct):
     context_tokens: int | None = None
     """Context of one slot, in tokens."""
     block_tokens: int | None = None
-    """Tokens of a block: reuse ends at a multiple of it."""
+    """Tokens of a block; reuse ends at a multiple of this number."""
     prefix_caching: bool | None = None
-    """Whether prefix caching is on, according to its metrics or settings."""
+    """Whether prefix caching is on, according to the server's metrics or settings."""
     busy: bool | None = None
-    """True if it computed something when the probe started."""
+    """True if the server was computing something when the probe started."""
     images: bool | None = None
-    """The model takes images."""
+    """True if the model accepts images."""
 
 
 class ProbeQuestion(msgspec.Struct):
-    """A request of the decision table, with what was expected and what was answered."""
+    """A request of the probe, with the expected and the reported reuse."""
 
     name: str
     asks: str
@@ -43,30 +43,31 @@ class ProbeQuestion(msgspec.Struct):
     state: State
     prompt_tokens: int | None = None
     expected_tokens: int | None = None
-    """Minimum that the server could have reused; for the control request, the maximum."""
+    """Tokens that the server should have reused at least; for the control request, at most."""
     exact: bool = False
-    """The expected tokens were counted by the server's own template and tokenizer, not estimated from characters."""
+    """True if the server's own template and tokenizer counted the expected tokens; False if they were estimated from
+    characters."""
     reused_tokens: int | None = None
-    """None if the server does not report it."""
+    """Tokens that the server reused; None if the server does not report them."""
     seconds: float | None = None
-    """From the request to the end of its answer, which has one token."""
+    """Seconds from the request to the end of its one-token reply."""
     slot: int | None = None
     note: str = ""
 
 
 class ProbeCause(msgspec.Struct):
-    """A deviation and what explains it."""
+    """A deviation, and its likely cause."""
 
     question: str
-    """Name of the question that shows it."""
+    """Name of the question that shows the deviation."""
     codes: list[str]
-    """Rules that describe it; several if the answers do not distinguish them."""
+    """Codes of the rules that describe the cause; several if the responses do not distinguish them."""
     says: str
     fix: str
 
 
 class ProbeChange(msgspec.Struct):
-    """One question before and after."""
+    """The result of one question, before and now."""
 
     name: str
     before: State
@@ -76,29 +77,33 @@ class ProbeChange(msgspec.Struct):
 
 
 class Probe(msgspec.Struct, tag_field="schema", tag="cachedoctor.probe/1"):
-    """What a running server reused of a few prompts. Unknown values are None. Within version 1 keys are only added."""
+    """How much of a few prompts a running server reused. Unknown values are None.
+
+    Within version 1 keys are only added.
+    """
 
     tool: Tool
     server: ProbedServer
     measure: Measure
     requests: int
-    """Requests that were sent for an answer of one token."""
+    """Number of requests sent, each with a reply of one token."""
     sent_tokens: int
-    """Prompt tokens of these requests; estimated if the server does not count."""
+    """Prompt tokens of these requests; estimated if the server reports no counts."""
     budget_tokens: int
     seconds: float
     questions: list[ProbeQuestion]
-    """In the order in which they were sent."""
+    """The requests, in the order in which they were sent."""
     causes: list[ProbeCause]
-    """Empty if all is as expected, or if nothing can be determined (``measure`` none). Fix the first one first."""
+    """Causes of the deviations, the one to fix first at the start. Empty if everything is as expected, or if the
+    responses show nothing (``measure`` is none)."""
     notes: list[str] = []
     changes: list[ProbeChange] | None = None
-    """None without --against."""
+    """Questions compared with the saved probe; None without --against."""
     other_server: list[str] | None = None
-    """What differs between the server or questions and the stored probe: nothing is proved then. None without
-    --against."""
+    """Differences of server or questions from the saved probe. If there are any, the comparison proves nothing. None
+    without --against."""
     cured: bool | None = None
-    """What deviated before no longer does. None without --against, if one of the two cannot show it, and if the stored
-    probe is of another server."""
+    """True if none of the earlier deviations remain. None without --against, if one of the two probes cannot show the
+    deviations, or if the saved probe is of another server."""
     log_findings: list[str] | None = None
-    """Code and title of what the server's log shows; None without --log."""
+    """Code and title of each finding in the server's log; None without --log."""

@@ -25,90 +25,91 @@ _CELLS = {"contract": {"minItems": 1, "maxItems": 64}}
 
 
 class InputInfo(msgspec.Struct):
-    """One input and how much of it was understood."""
+    """One input, and how much of the input was understood."""
 
     path: str
     """Path as given; - is the standard input."""
     engine: str | None = None
-    """The one that wrote most of it, ``llama.cpp``, ``vllm``, ``sglang`` ...; None if nothing was recognised."""
+    """Engine that wrote most of the lines: ``llama.cpp``, ``vllm``, ``sglang`` ...; None if nothing was recognised."""
     bytes: Long = 0
-    """Bytes, unpacked."""
+    """Size in bytes after decompression."""
     lines: Long = 0
     recognised: Long = 0
-    """Lines that are known messages."""
+    """Number of lines that are known messages."""
     error: str | None = None
-    """Why it could not be read to its end."""
+    """Why the input could not be read to the end."""
     counted: Literal["newest first", "records"] | None = None
-    """How its lines are numbered, if not from the top: ``newest first`` from the end, as ``tac`` gives them,
-    ``records`` the records of its JSON documents, as ``jq -c`` gives them, in the order of time."""
+    """How lines are numbered, if not from the top. ``newest first``: from the end, in the order of ``tac``.
+    ``records``: the records of JSON documents in the order of time, as ``jq -c`` prints them."""
     imitations: Long = 0
-    """Lines inside a printed prompt that looked like the server's. They are not read where its lines have a clock."""
+    """Lines inside a printed prompt that looked like log lines of the server. If the server's lines have a clock, these
+    lines are ignored."""
     launcher: Launcher | None = None
-    """What started the servers that wrote it, as far as the wrappers around its lines show. Added after the first
-    release of v1: may be missing."""
+    """Launcher of the servers that wrote the log, as far as the wrappers around the lines show the launcher. Added
+    after the first release of v1: may be missing."""
 
 
 class Totals(msgspec.Struct):
-    """Sums over all requests with known accounting; children of ``n > 1`` requests are left out."""
+    """Sums over all requests with known token counts; children of ``n > 1`` requests are left out."""
 
     requests: Long = 0
-    """All requests, those with unknown accounting included."""
+    """All requests, including requests with unknown token counts."""
     prompt_tokens: Long = 0
-    """Tokens: cached + processed + unknown."""
+    """Prompt tokens: cached + processed + unknown."""
     cached_tokens: Long = 0
     """Tokens that were reused."""
     processed_tokens: Long = 0
     """Tokens that were computed."""
     reuse: Share | None = None
-    """Reused share of the prompt tokens, from 0 to 1; None without prompt tokens."""
+    """Reused share of the prompt tokens, from 0 to 1; None if there are no prompt tokens."""
     prompt_ms: LongMs = 0.0
     """Milliseconds in which prompts were computed."""
     avoidable_tokens: Long = 0
-    """Tokens that the fixes would have saved, each counted once however many causes it has."""
+    """Tokens that the fixes would have saved; a token with several causes is counted once."""
     avoidable_ms: LongMs | None = None
     """Milliseconds that the fixes would have saved."""
     unknown_tokens: Long = 0
     """Tokens not reused in requests for which the log does not show how many were computed."""
     unknown_requests: Long = 0
-    """These requests; prompt tokens are cached + processed + unknown."""
+    """Number of requests for which the log does not show how many tokens were computed."""
     judged_requests: Long | None = None
-    """Requests of which the log shows what they could have reused and what they did. Added after the first release of
-    v1: may be missing."""
+    """Requests for which the log shows both the possible and the actual reuse. Added after the first release of v1: may
+    be missing."""
     open_requests: Long | None = None
-    """Requests that computed enough to matter, for which the log does not show what they could have reused, because it
-    lacks what came before or after them. Added after the first release of v1: may be missing."""
+    """Requests that computed many tokens, and for which the log does not show the possible reuse, because earlier or
+    later lines are missing. Added after the first release of v1: may be missing."""
     short_requests: Long | None = None
-    """Requests that lost tokens, but are not reported because their prompt is shorter than ``short_below``. Added after
-    the first release of v1: may be missing."""
+    """Requests that lost tokens, but were not checked, because their prompt is shorter than ``short_below``. Added
+    after the first release of v1: may be missing."""
     short_below: Long | None = None
-    """Tokens, the threshold ``min-prompt-tokens``. Added after the first release of v1: may be missing."""
+    """The setting ``min-prompt-tokens``, in tokens. Added after the first release of v1: may be missing."""
     checked_requests: Long | None = None
-    """Those of ``judged_requests`` whose prompt has at least ``short_below`` tokens. Added after the first release of
+    """Number of ``judged_requests`` whose prompt has at least ``short_below`` tokens. Added after the first release of
     v1: may be missing."""
 
 
 class SlotReuse(msgspec.Struct):
-    """How much of its prompts a slot reused, along its requests; children of ``n > 1`` requests are left out."""
+    """Reuse of a slot over its requests; children of ``n > 1`` requests are left out."""
 
     session: Count
     """The session with the most requests."""
     slot: _Slot | None
-    """None for all slots from 8 on together."""
+    """Number of the slot; None for slot 8 and all higher slots together."""
     requests: Positive
     step: _FromOne
-    """Requests of each cell, a power of two; the last one may hold fewer."""
+    """Requests in each cell, a power of two; the last cell may have fewer requests."""
     cells: Annotated[list[tuple[_Prompt, _Reused] | None], msgspec.Meta(extra_json_schema=_CELLS)]
-    """Prompt tokens and how many of them were reused, at most 64 times, in the order in which the requests ended; None
-    if the log does not show them."""
+    """Prompt tokens and reused tokens of each cell, in the order in which the requests ended; at most 64 cells. None if
+    the log does not show the tokens."""
 
 
 class Filtered(msgspec.Struct):
-    """Which requests of a log are shown; sums, and counts and costs of findings, are of the whole log."""
+    """The filter of the shown requests. Sums, and counts and costs of findings, cover the whole log."""
 
     tasks: list[Long]
-    """Empty for any task."""
+    """Shown tasks; empty for all tasks."""
     slots: list[Long]
-    """Empty for any slot."""
+    """Shown slots; empty for all slots."""
     since: str | None
     """Start of the shown time range, as requested, by the log's own clock."""
     until: str | None
@@ -116,22 +117,22 @@ class Filtered(msgspec.Struct):
     """Requests that are shown."""
     all_requests: Long
     findings: Long
-    """Findings that one of these requests belongs to."""
+    """Number of findings that affect a shown request."""
     all_findings: Long
     without_time: Long = 0
     """Requests that are left out because the log does not show their time."""
 
 
 class UnknownShape(msgspec.Struct):
-    """Lines of a log that are not recognised and have the same shape."""
+    """Unrecognised lines of a log with the same pattern."""
 
     shape: str
     """The line as ``redact`` writes it, with numbers as ``N`` and unrecognised text as ``<line>``."""
     count: Long
     path: str
-    """Input of the first one."""
+    """Input of the first line with this pattern."""
     line: Long
-    """Line number of the first one in that input."""
+    """Number of the first line with this pattern in that input."""
 
 
 class RequestLines(Protocol):
@@ -172,16 +173,16 @@ class Report(msgspec.Struct):
     sessions: Sequence[Session]
     totals: Totals
     requests: RequestLines
-    """In the order in which they started."""
+    """The requests, in the order in which they started."""
     findings: list[Finding]
-    """The costliest first."""
+    """The findings, the costliest first."""
     not_evaluated: list[NotEvaluated]
     rules: list[RuleInfo]
     interrupted: bool = False
-    """The report covers what was read before Ctrl-C."""
+    """True if the report covers only the part that was read before Ctrl-C."""
     samples: Rows | None = None
-    """Statistics lines of vLLM logs, in the order of the log; empty for other engines. Each is about the seconds before
-    it, but hit_rate."""
+    """Statistics lines of vLLM logs, in the order of the log; empty for other engines. All values except hit_rate are
+    about the seconds before the line."""
     batches: Rows | None = None
     """Prefill batches of SGLang logs, in the order of the log; empty for other engines. A batch is neither a request
     nor a prompt."""
@@ -189,33 +190,32 @@ class Report(msgspec.Struct):
     """The first requests of which the log does not show what they could have reused: of all that matter, or of all.
     Not in JSON."""
     restart: Restart | None = None
-    """None if nothing is left to check, or if no option of this build helps."""
+    """Restart that would enable more checks; None if all rules were checked, or if no option of this build helps."""
     slots: Annotated[list[SlotReuse], msgspec.Meta(extra_json_schema=_SLOTS)] = msgspec.field(default_factory=list)
     """Reuse along the requests of each slot, for the session with the most requests."""
     ignored: list[Code] = msgspec.field(default_factory=list)
-    """Codes of the rules that were switched off with --select, --ignore or a file of settings: the rest of the report
-    does not mention them. Added after the first release of v1: may be missing."""
+    """Codes of the rules that were switched off with --select, --ignore or a settings file; the rest of the report does
+    not mention these rules. Added after the first release of v1: may be missing."""
     accounts: list[Account] = msgspec.field(default_factory=list)
-    """Where the prompt tokens of llama-server's requests went, the whole log first, then servers, conversations and
-    clients (64 of each at most). Added after the first release of v1: may be missing."""
+    """What became of the prompt tokens of llama-server's requests: first for the whole log, then for servers,
+    conversations and clients (at most 64 of each). Added after the first release of v1: may be missing."""
     filtered: Filtered | None = None
-    """Which requests and findings are shown, if not all: sums are of the whole log. Added after the first release of
-    v1: may be missing."""
+    """The filter, if the report shows only some requests and findings; sums cover the whole log. Added after the first
+    release of v1: may be missing."""
     slowest: list[SlowTurn] = msgspec.field(default_factory=list)
-    """The requests that took longest, at most three, the slowest first. Added after the first release of v1: may be
-    missing."""
+    """The slowest requests, at most three, the slowest first. Added after the first release of v1: may be missing."""
     fix: list[Fix] = msgspec.field(default_factory=list)
-    """What to change, one for each server with findings that something fixes, the costliest first. Added after the
-    first release of v1: may be missing."""
+    """What to change: one entry for each server with findings that have a fix, the costliest server first. Added after
+    the first release of v1: may be missing."""
     clients: list[ClientAccount] = msgspec.field(default_factory=list)
-    """Where the prompt tokens went by who sent the requests: 64 clients, then all others together, then requests of
+    """What became of the prompt tokens of each client: 64 clients, then all other clients together, then requests of
     unknown clients. Added after the first release of v1: may be missing."""
     agents: list[AgentVerdict] = msgspec.field(default_factory=list)
-    """Why less was reused according to agents and providers, if recordings given with the log contain it, and how often
-    the log shows the same. Findings do not depend on it. Added after the first release of v1: may be missing."""
+    """Reasons for less reuse that agents and providers give in recordings, and how often the log shows the same reason.
+    Findings do not depend on these reasons. Added after the first release of v1: may be missing."""
     unknown: list[UnknownShape] | None = None
-    """Unrecognised lines by their shape, if --unknown was given, at most 512, the most frequent first. Added after the
-    first release of v1: may be missing."""
+    """Unrecognised lines with --unknown, grouped by pattern; at most 512 patterns, the most frequent first. Added after
+    the first release of v1: may be missing."""
 
 
 _FIELDS = Report.__struct_fields__
@@ -224,7 +224,7 @@ DECLARED = _FIELDS[_FIELDS.index("undecided") + 1 :]
 
 
 class Tool(Struct):
-    """What wrote the report."""
+    """Program that wrote the report."""
 
     name: Literal["cachedoctor"]
     version: str

@@ -19,7 +19,7 @@ Outcome = Literal["cold", "reused", "partial", "reprocessed", "failed", "cancell
 
 
 class Request(msgspec.Struct, frozen=True, gc=False):
-    """What llama-server calls a task. Token counts in tokens, times in milliseconds; unknown is None, never 0."""
+    """One request, which llama-server calls a task. Times are in milliseconds. An unknown value is None, never 0."""
 
     index: int
     session: int
@@ -46,14 +46,14 @@ class Request(msgspec.Struct, frozen=True, gc=False):
 
     # what is concluded of every request
     thread: int | None = None
-    """Conversation, numbered in the session."""
+    """Number of the conversation within the session."""
     prompt_tokens: int | None = None
     cached_tokens: int | None = None
     processed_tokens: int | None = None
     derived: dict[str, str] = {}
     """Names of the fields that were computed from other numbers, and how."""
     similarity: float | None = None
-    """Share of the new prompt that the slot already held."""
+    """Share of the new prompt that was already in the slot."""
     f_keep: float | None = None
     """Share of the slot's content that the new prompt kept."""
     common_prefix_tokens: int | None = None
@@ -166,7 +166,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def ram_saved(self) -> bool:
-        """What the slot held was saved to the RAM prompt cache before."""
+        """True if the slot's old content was first saved to the RAM prompt cache."""
         return self.seen.choice.saved is not None
 
     @property

@@ -24,7 +24,7 @@ _MISSING = {
 
 
 class CheckpointRow(msgspec.Struct, gc=False):
-    """Context checkpoints of a request; the four counts are None if the build hides them."""
+    """Context checkpoints of a request; the four counts are None if the build does not log checkpoints."""
 
     tried: Count | None
     restored: Count | None
@@ -37,7 +37,7 @@ class CheckpointRow(msgspec.Struct, gc=False):
 
 
 class RequestRow(msgspec.Struct, gc=False):
-    """What llama-server calls a task. Token counts in tokens, times in milliseconds; unknown is None, never 0."""
+    """One request, which llama-server calls a task. Times are in milliseconds. An unknown value is None, never 0."""
 
     index: Count
     """Position in this array."""
@@ -46,9 +46,9 @@ class RequestRow(msgspec.Struct, gc=False):
     slot: SlotId
     task: TaskId
     parent: Long | None
-    """Task of which this is one of the n > 1 choices."""
+    """Task number of the request of which this task is one choice (n > 1)."""
     thread: Count | None
-    """Conversation, numbered in the session."""
+    """Number of the conversation within the session."""
     first_line: LineNumber
     last_line: LineNumber
     prompt_tokens: Count | None
@@ -60,59 +60,59 @@ class RequestRow(msgspec.Struct, gc=False):
     prompt_ms: Ms | None
     selected_by: Annotated[str, msgspec.Meta(extra_json_schema=_SELECTED_BY)] | None
     similarity: Share | None
-    """Share of the new prompt that the slot already held."""
+    """Share of the new prompt that was already in the slot."""
     f_keep: Share | None
-    """Share of what the slot held that the new prompt kept."""
+    """Share of the slot's content that the new prompt kept."""
     common_prefix_tokens: Count | None
     restored_from_ram: bool | None
     checkpoints: CheckpointRow
-    """Context checkpoints; None if the build hides them."""
+    """Context checkpoints; None if the build does not log checkpoints."""
     lost_tokens: Count | None
-    """What could have been reused and was not."""
+    """Tokens that could have been reused but were not."""
     outcome: Outcome
     partial: bool
-    """The log lacks the beginning or the end of it."""
+    """True if the log lacks the beginning or the end of the request."""
     codes: list[Code]
-    """Findings that this request belongs to."""
+    """Codes of the findings that this request belongs to."""
     expected_cached: Count | None = None
     """Tokens that this build should have reused, given the slot's content. Null if nothing was lost, or if the log
     lacks a number."""
     replay_missing: list[Annotated[str, msgspec.Meta(extra_json_schema=_MISSING)]] = msgspec.field(default_factory=list)
-    """The numbers that the log lacks for expected_cached."""
+    """Numbers that expected_cached needs but the log lacks."""
     turn: Count | None = None
-    """0 for the first request of its conversation."""
+    """Number of the request within its conversation, from 0."""
     reference_tokens: Count | None = None
-    """Prompt + reply of the conversation's previous request, else what the slot held."""
+    """Length of the conversation's previous prompt and reply; if unknown, length of the slot's content."""
     held_tokens: Count | None = None
-    """Length of what the slot held when the request took it."""
+    """Length of the slot's content when the request took the slot."""
     client_lost_tokens: Count | None = None
-    """Lost tokens that follow the client's change."""
+    """Lost tokens after the change by the client."""
     server_lost_tokens: Count | None = None
     """Lost tokens that the server could not reuse."""
     saved_to_ram: bool = False
-    """What the slot held was saved to the RAM prompt cache before."""
+    """True if the slot's old content was first saved to the RAM prompt cache."""
     time: str | None = None
-    """When it started, ISO 8601, from the wrapper of its first line; ``--MM-DDTHH:MM:SS`` where that has no year."""
+    """Start time in ISO 8601, from the wrapper of the first line; ``--MM-DDTHH:MM:SS`` if the wrapper has no year."""
     uptime_ms: Ms | None = None
-    """When it started, since the start of the server, as its first line shows."""
+    """Start time in milliseconds since the server start, from the first line."""
     client: str | None = None
-    """Address of the client, if the log shows it without doubt."""
+    """Address of the client, if the log shows it unambiguously."""
     endpoint: str | None = None
-    """Path of the HTTP request, if the log shows it without doubt."""
+    """Path of the HTTP request, if the log shows it unambiguously."""
     avoidable_tokens: Count | None = None
-    """Tokens that the fixes of its causes would have saved, each counted once; 0 if no rule fired."""
+    """Tokens that the fixes would have saved in this request, each counted once; 0 if the request has no finding."""
     avoidable_ms: Ms | None = None
-    """Time that these fixes would have saved."""
+    """Milliseconds that the fixes would have saved in this request."""
     identities: dict[str, str] = msgspec.field(default_factory=dict)
     """Formula by which each derived field was computed: ``prompt - processed``."""
     bounds: dict[str, tuple[Count, Count]] = msgspec.field(default_factory=dict)
     """Lower and upper bound of the fields that the log gives only as rounded shares."""
     at_least: dict[str, Count] = msgspec.field(default_factory=dict)
-    """Lower bound of fields that have no upper one."""
+    """Lower bound of fields without an upper bound."""
     client_by: ClientBy | None = None
-    """What names the client: an id of its body, or what the log shows."""
+    """What identifies the client: an id in the request body, or a value in the log."""
     client_name: str | None = None
-    """The client, by the most certain of these; salts and system prompts are hashed."""
+    """Name of the client, from its most reliable identification; salts and system prompts are hashed."""
 
 
 class Counted(msgspec.Struct, frozen=True):
@@ -153,17 +153,17 @@ class SlowTurn(msgspec.Struct):
     session: Count
     path: str
     line: LineNumber
-    """Its first line."""
+    """First line of the request."""
     slot: SlotId
     task: TaskId
     prompt_ms: Ms
     reused_tokens: Count | None
     new_tokens: Count | None
-    """Computed, and never sent before at this place."""
+    """Computed tokens that were never sent before at this position."""
     again_tokens: Count | None
-    """Recomputed: these tokens had been computed before at this position, or follow the client's change."""
+    """Recomputed tokens: computed before at this position, or after the change by the client."""
     undecided_tokens: Count | None
-    """Computed, and the log does not show whether they were new."""
+    """Computed tokens of which the log does not show whether they were new."""
     reply_tokens: Count | None
     reply_ms: Ms | None
 

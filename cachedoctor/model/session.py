@@ -188,7 +188,7 @@ class Facts(msgspec.Struct, frozen=True):
     index: Count
     path: str
     origin: str | None = None
-    """Router port, compose service, or None."""
+    """Router port or compose service; None if the log shows neither."""
     build: Count | None = None
     build_min: Count | None = None
     """Oldest build that writes all wordings seen."""
@@ -255,7 +255,7 @@ class Session(Facts, frozen=False, gc=False):  # type: ignore[misc]  # msgspec a
     version: str | None = None
     """``0.32.0``, of an engine that has versions."""
     version_min: str | None = None
-    """Oldest version that writes what was seen."""
+    """Oldest version that prints every message form in the log."""
     version_max: str | None = None
     cmdline: str | None = None
     """The command line itself, as it was given or is in a pasted issue; it may hold secrets."""

@@ -13,25 +13,26 @@ By = Literal["model", "build", "memory", "path", "origin", "client", "endpoint",
 
 
 class StatsRow(msgspec.Struct):
-    """Sums over the requests of one group; None if no request of it shows the number. Children of ``n > 1`` are left
-    out."""
+    """Sums over the requests of one group; None if no request of the group shows the number. Children of ``n > 1``
+    requests are left out."""
 
     group: str | None
-    """None: the log does not show to which group they belong; in the table of all requests always None."""
+    """Name of the group; None if the log does not show the group, and for the row of all requests."""
     requests: int
-    """Children of n > 1 requests are left out."""
+    """Number of requests, without children of n > 1 requests."""
     unknown_requests: int
-    """Of these, requests whose prompt length and reuse the log does not show; the sums below exclude them."""
+    """Number of these requests whose prompt length and reuse the log does not show; the sums below exclude such
+    requests."""
     prompt_tokens: int | None
     cached_tokens: int | None
     processed_tokens: int | None
     reuse: float | None
-    """Cached by prompt tokens, 0 to 1."""
+    """Cached tokens divided by prompt tokens, from 0 to 1."""
     lost_tokens: int | None
     client_lost_tokens: int | None
     server_lost_tokens: int | None
     avoidable_tokens: int | None
-    """What the fixes would have saved, as in the totals of a report."""
+    """Tokens that the fixes would have saved, as in the totals of a report."""
     avoidable_ms: float | None
     prompt_ms: float | None
     """Milliseconds."""
@@ -49,15 +50,16 @@ class StatsTable(msgspec.Struct):
     """The groups of one kind; the overall table has one row."""
 
     by: By | None
-    """None for all requests, in one row."""
+    """Property that the requests are grouped by; None for the table of all requests."""
     rows: list[StatsRow]
 
 
 class MeasuredRow(msgspec.Struct):
-    """Reuse of servers without requests, of one group, from one kind of evidence; none is added to another."""
+    """Reuse of one group of servers without requests, from one kind of evidence. Different kinds are not added
+    together."""
 
     by: By | None
-    """Property it is grouped by; None for all servers."""
+    """Property that the servers are grouped by; None for all servers."""
     group: str | None
     piece: Piece
     """Source: responses, periods of /metrics, prefill batches, intervals, or the last rate of each engine."""
@@ -65,14 +67,14 @@ class MeasuredRow(msgspec.Struct):
     """Server runs."""
     pieces: int
     prompt_tokens: int | None
-    """None for rates."""
+    """Prompt tokens; None for rates."""
     cached_tokens: int | None
     reuse: float
-    """Cached divided by prompt tokens, 0 to 1; for rates, the mean."""
+    """Cached tokens divided by prompt tokens, from 0 to 1; for rates, the mean rate."""
     low: float | None
-    """95 % interval of ``reuse``; None with fewer than 5 independent pieces."""
+    """Lower end of the 95 % interval of ``reuse``; None with fewer than 5 independent pieces."""
     high: float | None
-    """95 % interval."""
+    """Upper end of the 95 % interval; None with fewer than 5 independent pieces."""
 
 
 class StatsInput(msgspec.Struct):
@@ -81,7 +83,7 @@ class StatsInput(msgspec.Struct):
     path: str
     kind: Literal["log", "report", "table"]
     error: str | None = None
-    """Why it could not be read to its end."""
+    """Why the input could not be read to the end."""
 
 
 class Stats(msgspec.Struct):
@@ -127,7 +129,7 @@ class FleetCause(msgspec.Struct):
     code: str
     name: str
     severity: str
-    """The highest."""
+    """Highest severity of the findings."""
     logs: int
     requests: int
     tokens: int
@@ -137,7 +139,7 @@ class FleetCause(msgspec.Struct):
     report: str | None
     """The page of that log."""
     confidence: str
-    """The highest."""
+    """Highest confidence of the findings."""
     fix: str | None
     """First thing to do about the costliest finding; None if there is nothing to do."""
     commands: list[str]

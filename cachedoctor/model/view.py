@@ -53,7 +53,7 @@ class LiveView(msgspec.Struct):
     servers: list[ServerView]
     totals: Totals
     findings: list[Finding]
-    """The costliest first."""
+    """The findings, the costliest first."""
     measured: list[MeasuredView] = msgspec.field(default_factory=list)
     ended: list[tuple[Judged, Session]] = msgspec.field(default_factory=list)
     """The last requests and the servers that answered them, the newest first."""

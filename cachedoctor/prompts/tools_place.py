@@ -33,8 +33,8 @@ def least_cost(a: Prompt, b: Prompt, found: PromptDiff, tokenizer: Tokenizer, co
 def explained(least: int, cost: int) -> str:
     """Say why the cost is a range."""
     return (
-        f"the chat template is unknown: {cost:,} tokens are recomputed if it puts the tools before all messages, or "
-        f"about {least:,} if it puts them before the last user message, as some templates do"
+        f"the chat template is unknown: {cost:,} tokens are recomputed if the template puts the tools before all "
+        f"messages, or about {least:,} if the tools come before the last user message, as in some templates"
     )
 
 

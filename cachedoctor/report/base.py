@@ -16,21 +16,21 @@ FormatName = Literal["text", "concise", "html", "json", "jsonl", "sarif", "markd
 
 
 class Appearance(msgspec.Struct, frozen=True):
-    """How text is to be shown on one output."""
+    """How text is shown on one output."""
 
     width: int = 80
-    """Cells of a row."""
+    """Width of a row in terminal columns."""
     color: bool = False
-    """The output understands escape codes."""
+    """True if the output supports escape codes."""
     ascii_only: bool = False
     encoding: str = "utf-8"
     pages: str | None = None
-    """What comes before the ``url`` of a rule to make it a link; None if the output knows no links."""
+    """Address before the ``url`` of a rule, for links; None if the output does not support links."""
     verbose: bool = False
-    """Everything is shown that is known."""
+    """True to show all proof, fixes, servers and unchecked rules."""
 
     def encode(self, text: str) -> bytes:
-        """Give the bytes for the output; no character is ever a reason to fail."""
+        """Return the bytes for the output; characters that cannot be encoded are escaped."""
         return text.encode(self.encoding, "backslashreplace")
 
 
@@ -75,7 +75,7 @@ def format_of(path: str | None, known: Container[str]) -> str | None:
 
 
 def write(name: FormatName, report: Report, out: IO[bytes], look: Appearance) -> None:
-    """Write ``report`` in the format ``name``; a format that cannot be written raises before the first byte."""
+    """Write ``report`` in the format ``name``. A format that cannot be written raises before the first byte."""
     from cachedoctor.redaction import sanitize
 
     module = importlib.import_module(f"cachedoctor.report.{FORMATS[name].module}")

@@ -40,8 +40,8 @@ _Identifier = Annotated[str, Meta(extra_json_schema=_IDENTIFIER)]
 
 
 class SettingRow(Struct):
-    """A fact about the server and the line that shows it; None if the command line given with the log shows it, or if
-    it follows from the whole log."""
+    """A fact about the server, and the line that shows the fact. The line is None if the given command line or the
+    whole log shows the fact."""
 
     value: str | float | bool | None
     line: LineNumber | None
@@ -51,49 +51,51 @@ class SessionRow(Struct):
     """One run of a server process."""
 
     index: Count
-    """What requests and evidence refer to; numbers may be missing."""
+    """Number by which requests and evidence refer to this session; some numbers may be missing."""
     path: str
     origin: str | None
-    """Router port, compose service, or None."""
+    """Router port or compose service; None if the log shows neither."""
     engine: str
-    """llama.cpp, vllm, sglang."""
+    """Engine: llama.cpp, vllm, sglang."""
     build: Positive | None
-    """Build number, when it is known exactly."""
+    """Build number, if it is known exactly."""
     build_min: Positive | None
-    """Oldest build that writes what was seen."""
+    """Oldest build that prints every message form in the log."""
     build_max: Positive | None
-    """Newest build that writes what was seen."""
+    """Newest build that prints every message form in the log."""
     build_source: Annotated[str, Meta(extra_json_schema=_SOURCES)] | None
-    """A line of the log, --build, the wording of the log, or (vLLM) the place in its source that a line names."""
+    """Source of the build: a line of the log, --build, the wording of the messages, or (vLLM) the source line that a
+    log line names."""
     model: str | None
     memory: Memory | None
     n_slots: Positive | None
     n_ctx_slot: Positive | None
     """Context of one slot in tokens."""
     settings: dict[_Identifier, SettingRow]
-    """Settings by name; names depend on what the log shows."""
+    """Settings by name. Which settings exist depends on the log."""
     first_line: LineNumber
     last_line: LineNumber
     n_requests: Count = 0
-    """Requests of this session, those with unknown accounting included."""
+    """Requests of this session, including requests with unknown reuse."""
     version: str | None = None
-    """Version, of an engine that has versions and no builds, when it is known exactly. Added after the first release of
-    v1: may be missing."""
+    """Version, if it is known exactly, of an engine that has versions instead of builds. Added after the first release
+    of v1: may be missing."""
     version_min: str | None = None
-    """Oldest version that writes what was seen. Added after the first release of v1: may be missing."""
+    """Oldest version that prints every message form in the log. Added after the first release of v1: may be missing."""
     version_max: str | None = None
-    """Newest version that writes what was seen. Added after the first release of v1: may be missing."""
+    """Newest version that prints every message form in the log. Added after the first release of v1: may be missing."""
     program: str | None = None
     """Name of a program around llama-server that logs per-request numbers; missing for all others."""
     counters: list[Counters] = field(default_factory=list)
-    """What dumps of /metrics show that were given with the log. Added after the first release of v1: may be missing."""
+    """Counters from dumps of /metrics that were given with the log. Added after the first release of v1: may be
+    missing."""
     answers: list[Answers] = field(default_factory=list)
-    """What responses show of their requests. Added after the first release of v1: may be missing."""
+    """Token counts from responses of the server. Added after the first release of v1: may be missing."""
     periods: Annotated[list[SamplePeriod | BatchPeriod], Meta(extra_json_schema=_PERIODS)] = field(default_factory=list)
-    """For vLLM and SGLang: what was seen from one start or reset of the cache to the next, by engine. Added after the
-    first release of v1: may be missing."""
+    """For vLLM and SGLang: measurements of each engine from one start or cache reset to the next. Added after the first
+    release of v1: may be missing."""
     kv_events: list[KvEvents] = field(default_factory=list)
-    """Facts from recordings of KV events given with the log; missing if there were none."""
+    """Facts from recordings of KV events that were given with the log; missing if no recording was given."""
 
 
 def _declared(without: Container[str], causes_before: str) -> Iterator[tuple[str, Any, Any]]:
@@ -138,60 +140,60 @@ class StartLine(Struct, tag_field="type", tag="start"):
 
 
 class InputLine(InputInfo, tag_field="type", tag="input", kw_only=True):
-    """An input, when it begins and again at the end; the last line of an index holds."""
+    """An input, written when it begins and again at the end. For each index, the last line is valid."""
 
     index: Count
 
 
 class SessionLine(SessionRow, tag_field="type", tag="session", kw_only=True):
-    """A session with its first event, before a request of it when more is known by then, and in the end; the last line
-    of an index holds. Until then last_line and n_requests are those so far."""
+    """A session, written at its first event, again before a request if more is known, and at the end. For each index,
+    the last line is valid. In earlier lines last_line and n_requests are the values so far."""
 
 
 class EventLine(Struct, tag_field="type", tag="event"):
-    """A line of the log that the analysis reads, in the order of the lines."""
+    """A log line that the analysis uses, in the order of the lines."""
 
     path: str
     line: LineNumber
     origin: str | None
-    """Router port, compose service, or None."""
+    """Router port or compose service; None if the log shows neither."""
     session: Count | None
-    """None before any line that shows a server."""
+    """Index of the session; None before the first line that shows a server."""
     slot: Count | None
-    """None if the line names none."""
+    """Number of the slot; None if the line names no slot."""
     task: Long | None
-    """None if the line names none."""
+    """Number of the task; None if the line names no task."""
     message: _Identifier
-    """Id in the catalogue of messages, the same over all wordings; `cachedoctor explain --line` explains it."""
+    """Id of the message, the same for all wordings; ``cachedoctor explain --line`` explains the message."""
     fields: dict[str, int | float | str | dict[str, int | float | str | None] | None]
-    """What is in the line, by the names of the catalogue; None: printed as no number (nan, inf). Of a text that may
-    be a prompt no more than 64 characters on each side of the place where it changed. An object: the parts of a line
-    that lists names with values."""
+    """Values in the line, by their names in the catalogue. None: the printed value is not a number (nan, inf). A text
+    that may be a prompt has at most 64 characters on each side of the change. An object has the parts of a line that
+    lists names with values."""
 
 
 class RequestLine(RequestRow, tag_field="type", tag="request", kw_only=True):
-    """A request after the event that ended it, and again if it is judged differently; the last line of an index
-    holds."""
+    """A request, written after the event that ended it, and again if its findings change. For each index, the last line
+    is valid."""
 
 
 class SampleLine(CacheSample, tag_field="type", tag="sample", kw_only=True):
-    """A statistics line of vLLM, after the event of its line."""
+    """A statistics line of vLLM, written after the event of its line."""
 
 
 class BatchLine(PrefillBatch, tag_field="type", tag="batch", kw_only=True):
-    """A prefill batch of SGLang, after the event of its line or of a later one: the next batch shows whether it was
-    complete."""
+    """A prefill batch of SGLang, written after the event of its line or of a later line, because the next batch shows
+    whether a request was complete."""
 
 
 class FindingLine(Finding, tag_field="type", tag="finding", kw_only=True):
-    """A finding after the request with which it appeared, with the numbers so far; in the end all of them with their
-    final numbers."""
+    """A finding with the numbers so far, written after the request with which it appeared. At the end, all findings are
+    written with their final numbers."""
 
     final: bool
 
 
 class NotEvaluatedLine(NotEvaluated, tag_field="type", tag="not_evaluated", kw_only=True):
-    """A rule that the log could not have shown."""
+    """A rule that this log has no data for."""
 
 
 _SUMMARY = list(_declared(("restart", "filtered", "unknown"), "clients"))
@@ -227,12 +229,12 @@ StreamLine: Any = (
 _LATER = "Added after the first release of v1: may be missing."
 _FIRST = ("slots", "ignored", "accounts")
 DERIVED: dict[str, tuple[type[Struct], dict[str, str]]] = {
-    "ReportDocument": (Report, {"causes": f"Findings of one cause over all servers together. {_LATER}"}),
+    "ReportDocument": (Report, {"causes": f"Findings grouped by cause, over all servers. {_LATER}"}),
     "SummaryLine": (
         Struct,
         {
-            "interrupted": "Ctrl-C came before the end of the input.",
-            "requests": "All of them, also children of n > 1 requests, which the totals leave out.",
+            "interrupted": "True if Ctrl-C came before the end of the input.",
+            "requests": "Number of all requests, including children of n > 1 requests, which the totals leave out.",
         }
         | {name: _LATER for name, _, _ in _SUMMARY if name not in _FIRST},
     ),

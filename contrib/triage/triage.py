@@ -23,7 +23,7 @@ SECONDS = 120
 MARK = "<!-- cachedoctor -->"
 NOTE = (
     "This comment was written by a program from the log in this issue; attached files were not read. "
-    "`cachedoctor explain CODE` has the page of each rule."
+    "`cachedoctor explain CODE` shows the page of a rule."
 )
 SEVERITIES = ("note", "warning", "error")
 RECOGNISED = 3
@@ -95,11 +95,11 @@ def main() -> int:
         summary.write(page + "\n")
     is_worth_it = worst is not None and SEVERITIES.index(worst) >= SEVERITIES.index(comment_on_severity)
     if not is_worth_it:
-        print(f"nothing was found that is at least: {comment_on_severity}")
+        print(f"no finding has at least this severity: {comment_on_severity}")
     elif token := os.environ.get("TOKEN"):
         body = f"{MARK}\n{page}"
         if len(body) > COMMENT_CHARACTERS:
-            body = f"{MARK}\nThe report on this log is too long for a comment; it is in the summary of the job."
+            body = f"{MARK}\nThe report on this log is too long for a comment; the job summary contains the report."
         where = os.environ["GITHUB_REPOSITORY"], os.environ.get("GITHUB_API_URL", "https://api.github.com")
         comment_on(found[1], f"{body}\n\n{NOTE}\n", *where, token)
         print("commented")

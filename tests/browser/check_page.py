@@ -143,7 +143,7 @@ def test_more_rows_come_when_asked_for(opened: Opened) -> None:
 
 def test_from_a_finding_to_its_requests(opened: Opened) -> None:
     page = opened("billing-header-hybrid")
-    page.get_by_role("link", name="Its requests in the table").click()
+    page.get_by_role("link", name="Affected requests in the table").click()
     expect(page.locator("#shown")).to_contain_text("3 of 4 requests match")
     assert column(page, "index") == ["1", "2", "3"]
 
@@ -186,7 +186,7 @@ def test_without_scripts_the_page_says_everything(opened: Opened) -> None:
     page = opened("many", java_script_enabled=False)
     assert page.locator("#timeline svg").count() >= 3
     assert page.locator("#table tbody tr").count() == 500
-    assert "9,500 more need scripts to be shown" in page.locator("#shown").text_content()
+    assert "9,500 more are shown only with JavaScript" in page.locator("#shown").text_content()
 
 
 def test_on_paper_the_proofs_are_open(opened: Opened) -> None:

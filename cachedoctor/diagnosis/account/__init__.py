@@ -1,1 +1,1 @@
-"""One account of every prompt token: who lost it. Pure; knows numbers of requests, no log line and no rule."""
+"""One account of every prompt token: who lost it. Pure: works on numbers of requests, without log lines and rules."""

@@ -1,4 +1,4 @@
-"""Who sent a request: what its body shows, else what the log's line of the HTTP server says.
+"""The client of a request: by its body, or else by the log's line of the HTTP server.
 
 ``/team-a/v1/chat/completions`` from ``10.0.0.7`` is of the route ``/team-a``, ``/v1/chat/completions`` of the address.
 """
@@ -22,7 +22,7 @@ _MOST_CALLERS = 4096
 
 
 def asker(judged: Judged) -> ClientName | None:
-    """Name the client; None where nothing tells."""
+    """Name the client; None if it is unknown."""
     if judged.asker is not None:
         return judged.asker
     asked = judged.request.seen.asked
@@ -31,7 +31,7 @@ def asker(judged: Judged) -> ClientName | None:
 
 @lru_cache(maxsize=1024)  # a log has few clients
 def logged(path: str | None, address: str | None) -> ClientName | None:
-    """Name the client by what the log shows: what comes before the interface tells tenants apart behind one proxy."""
+    """Name the client by the log: the path before the interface separates tenants behind one proxy."""
     found = _INTERFACE.fullmatch(path) if path is not None else None
     if found is not None and not _VERSION.fullmatch(found[1]):
         return ClientName("route", found[1])
@@ -39,10 +39,10 @@ def logged(path: str | None, address: str | None) -> ClientName | None:
 
 
 def count_caller(session: Session, path: str, host: str, times: int = 1) -> None:
-    """Count answered requests of a session without requests for their client.
+    """Count answered requests by client, in a session whose log has no requests.
 
-    ``INFO:     10.0.0.7:40782 - "POST /v1/chat/completions HTTP/1.1" 200 OK`` is one of the address ``10.0.0.7``: the
-    port is another one for every connection.
+    ``INFO:     10.0.0.7:40782 - "POST /v1/chat/completions HTTP/1.1" 200 OK`` counts for the address ``10.0.0.7``: the
+    port differs for every connection.
     """
     address, _, port = host.rpartition(":")
     name, callers = logged(path, address if address and port.isdigit() else host), session.callers

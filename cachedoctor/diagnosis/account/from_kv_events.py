@@ -1,4 +1,4 @@
-"""Places the tokens of blocks by KV events, for requests and for servers without requests in the log."""
+"""Assigns the tokens of blocks to account rows by KV events, for requests and for servers without logged requests."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class _EngineBlocks(msgspec.Struct):
 
 
 class KvFold:
-    """Takes the lines of a recording in their order."""
+    """Processes the lines of a recording in order."""
 
     def __init__(self, path: str, most: int = MAX_KNOWN) -> None:
         self.sums = KvEvents(path)
@@ -68,7 +68,7 @@ class KvFold:
         self._groups: set[int] = set()
 
     def take(self, lines: Iterable[KvLine]) -> KvEvents:
-        """Take all lines, and give the sums."""
+        """Process all lines, and return the sums."""
         for line in lines:
             if isinstance(line, KvMessage):
                 self._message(line)
@@ -177,9 +177,9 @@ def _chained(before: bytes, text: str) -> bytes:
 
 
 def accounts(sessions: Iterable[Session], names: Mapping[str, str]) -> list[Account]:
-    """Give one account for each server whose events are known, after their sum; empty without any.
+    """Return one account for each server with known events, after their sum; empty if there are none.
 
-    ``names``: of the rules, by code.
+    ``names``: names of the rules, by code.
     """
     found = [account for session in sessions if (account := _account(session, names)) is not None]
     return [_sum(found), *found] if found else []

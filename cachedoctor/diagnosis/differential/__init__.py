@@ -1,1 +1,1 @@
-"""Ranks the causes between which a log does not decide, by kinds of evidence whose worth was measured."""
+"""Ranks the causes that a log does not decide between, by kinds of evidence with measured weights."""

@@ -1,4 +1,4 @@
-"""The one experiment that separates two candidates most cheaply: best one that is the fix, or needs no restart."""
+"""The one experiment that separates two candidates most cheaply, at best the fix itself or one without a restart."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _Experiment = Callable[[Session], Remedy]
 
 
 def experiment(first: Candidate, second: Candidate, session: Session) -> list[Remedy]:
-    """Give what separates the two causes that are most likely on this server, and what to do then if that is known."""
+    """Return the experiment that separates the two most likely causes on this server, and the next step if known."""
     test = _BY_PAIR.get(frozenset({first, second}), _one_alone)(session)
     return [test, *_after_one_alone(session)] if test == _one_alone(session) else [test]
 
 
 def _one_alone(_: Session) -> Remedy:
     return Remedy(
-        f"R{ALONE}. No restart is needed. If these turns are reused, the server had too little room for all "
-        "conversations; if not, the client changes its prompts or sends cache_prompt false.",
+        f"R{ALONE}. No restart is needed. If these turns are reused, the server could not keep all "
+        "conversations at once; if not, the client changes its prompts or sends cache_prompt false.",
         purpose="look",
     )
 
@@ -73,8 +73,8 @@ def _second_turn(_: Session) -> Remedy:
 
 def _cache_asked(_: Session) -> Remedy:
     return Remedy(
-        'Send one request twice with "cache_prompt": true in its body, without a restart. '
-        "If the second request reuses the first, the client sends cache_prompt false.",
+        'Send one request twice with "cache_prompt": true in its body, without a restart in between. '
+        "If the second request then reuses the prompt, the client normally sends cache_prompt false.",
         purpose="look",
     )
 

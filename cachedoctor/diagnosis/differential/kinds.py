@@ -1,6 +1,6 @@
-"""The kinds of evidence, and what each was worth on days of real servers.
+"""The kinds of evidence, and the weight of each kind, measured on days of real servers.
 
-``benchmarks/differential.py`` counts the days, benchmarks/accuracy.md says how well that works.
+``benchmarks/differential.py`` counts the days; benchmarks/accuracy.md shows the accuracy.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Kind(msgspec.Struct, frozen=True):
     whose cause rules always name counts a tenth for each day, since causes are ranked where none does."""
 
     def share(self, candidate: Candidate) -> float:
-        """How likely the cause is by this evidence alone: the share of its situations, smoothed."""
+        """Likelihood of the cause by this evidence alone: the share of its situations, smoothed."""
         seen = self.counts.get(candidate, 0.0) + STRENGTH * PRIOR[candidate]
         return seen / (sum(self.counts.values()) + STRENGTH * sum(PRIOR.values()))
 
@@ -64,27 +64,27 @@ STRENGTH = 2.0
 KINDS: tuple[Kind, ...] = (
     Kind(
         "same prompt, nothing reused",
-        "the slot kept the prompt, but nothing was reused",
+        "the slot contained the start of the prompt, but nothing was reused",
         {"nocache": 2.6, "checkpoint": 0.6},
     ),
     Kind(
         "less than kept",
-        "the slot kept much of the prompt, but far less was reused",
+        "the slot contained much of the prompt, but far less was reused",
         {"head": 0.3, "body": 0.6, "checkpoint": 4.0, "none": 1.2},
     ),
     Kind(
         "head differs",
-        "the prompt shares less than a quarter with its previous turn",
+        "less than a quarter of the previous turn matches the prompt",
         {"head": 6.8, "body": 1.9, "slots": 0.2, "checkpoint": 1.2, "none": 3.9},
     ),
     Kind(
         "rest differs",
-        "the prompt shares a quarter or more with its previous turn, and not each prompt is longer",
+        "a quarter or more of the previous turn matches, and not every prompt is longer",
         {"body": 3.3, "checkpoint": 0.9, "none": 18.0},
     ),
     Kind(
         "rest differs, longer",
-        "the prompt shares a quarter or more with its previous turn, though each prompt is longer",
+        "a quarter or more of the previous turn matches, and every prompt is longer",
         {"head": 3.6, "body": 9.0, "checkpoint": 1.2, "none": 1.8},
     ),
     Kind(
@@ -94,7 +94,7 @@ KINDS: tuple[Kind, ...] = (
     ),
     Kind(
         "one place, one length",
-        "prompts that all have equal length first differ at the same token",
+        "all prompts have about the same length and first differ at the same token",
         {"head": 0.3, "body": 3.6, "steal": 0.7, "checkpoint": 0.1, "none": 0.1},
     ),
     Kind(
@@ -104,7 +104,7 @@ KINDS: tuple[Kind, ...] = (
     ),
     Kind(
         "in turn",
-        "the prompt lengths alternate: each prompt was overwritten before its next turn",
+        "the prompt lengths alternate: each prompt was overwritten before its conversation's next turn",
         {"slots": 4.9, "none": 1.1},
     ),
     Kind(
@@ -119,7 +119,7 @@ KINDS: tuple[Kind, ...] = (
     ),
     Kind(
         "another in its slot",
-        "the slot of the previous turn held another prompt",
+        "the slot of the previous turn contained another prompt",
         {"head": 0.7, "slots": 0.3, "none": 1.0},
     ),
     Kind(
@@ -132,19 +132,21 @@ KINDS: tuple[Kind, ...] = (
         "the RAM cache restored other prompts, but not this prompt",
         {"head": 1.0, "slots": 1.3, "steal": 0.2, "none": 1.0},
     ),
-    Kind("evicted", "the RAM cache evicted prompts, and did not have this prompt", {"slots": 0.2}),
+    Kind("evicted", "the RAM cache evicted prompts, and did not contain this prompt", {"slots": 0.2}),
     Kind(
-        "not in RAM", "the RAM cache was searched but did not have the prompt", {"head": 0.5, "slots": 0.6, "none": 2.1}
+        "not in RAM",
+        "the RAM cache was searched but did not contain the prompt",
+        {"head": 0.5, "slots": 0.6, "none": 2.1},
     ),
     Kind(
         "its own slot",
-        "the slot held the previous turn, but was not similar enough to be chosen",
+        "the slot contained the previous turn, but was not similar enough to be chosen",
         {"head": 16.3, "body": 0.1, "slots": 1.1, "nocache": 0.6, "checkpoint": 0.4, "none": 2.2},
     ),
-    Kind("empty slot", "an empty slot was taken", {"none": 17.9}),
+    Kind("empty slot", "the server chose an empty slot", {"none": 17.9}),
     Kind(
         "nothing similar",
-        "no slot held a similar prompt, and the prompt lengths have no pattern",
+        "no slot contained a similar prompt, and the prompt lengths have no pattern",
         {"head": 0.3, "slots": 0.6, "none": 6.6},
     ),
 )

@@ -1,4 +1,4 @@
-"""The causes between which a log does not decide, most likely first: its requests vote, weighed by tokens."""
+"""Ranks the causes that a log does not decide between: its requests vote, weighted by tokens."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _MOST = 0.5
 
 
 class Vote(NamedTuple):
-    """What one request shows."""
+    """The evidence of one request."""
 
     kind: Kind
     tokens: int
@@ -46,11 +46,11 @@ class Vote(NamedTuple):
 
 
 def votes(requests: Sequence[Request], rotating: frozenset[int] = frozenset()) -> list[Vote]:
-    """The votes of one run, in the order of its requests.
+    """Return the votes of one run, in the order of its requests.
 
     Args:
         requests: of one run, in the order in which they started.
-        rotating: places in ``requests`` of those whose lengths come round over all slots.
+        rotating: indexes in ``requests`` of requests whose lengths rotate over all slots.
     """
     run = _Run(requests, rotating)
     at_stake = [(at, tokens) for at in range(len(requests)) if (tokens := run.at_stake(at)) >= LEAST]
@@ -328,7 +328,7 @@ FOR, AGAINST = 0.3, 0.1
 
 
 def rank(votes: Iterable[Vote], excluded: frozenset[Candidate] = frozenset()) -> list[Ranked]:
-    """All candidates that are not excluded, by their likelihood; empty without votes."""
+    """Return all candidates that are not excluded, by likelihood; empty without votes."""
     tokens: Counter[str] = Counter()
     requests: Counter[str] = Counter()
     kinds = {}

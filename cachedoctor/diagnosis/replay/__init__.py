@@ -1,1 +1,1 @@
-"""What a server of a build with its settings would have reused. Pure: no file, no clock, no log line."""
+"""Replays what a server of a build with its settings would have reused. Pure: no file, no clock, no log line."""

@@ -1,4 +1,4 @@
-"""What vLLM reuses of the prompts it is sent, given its block size and the size of its KV cache."""
+"""Replays the reuse of vLLM for sent prompts, with its block size and the size of its KV cache."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TOKEN_BYTES = array("q").itemsize
 
 
 class Image(msgspec.Struct, frozen=True):
-    """Where an image is in a prompt; its tokens are the same for every image, its blocks are not."""
+    """The place of an image in a prompt; its tokens are the same for every image, its blocks are not."""
 
     start: int
     """Index of its first token."""
@@ -31,7 +31,7 @@ class Image(msgspec.Struct, frozen=True):
 
 
 class SentPrompt(msgspec.Struct, frozen=True):
-    """A prompt as the cache of blocks sees it, and what was generated after it."""
+    """A prompt for the cache of blocks, and the tokens generated after it."""
 
     tokens: Sequence[int]
     reply: Sequence[int] = ()
@@ -45,7 +45,7 @@ def names(sent: SentPrompt, size: int, length: int | None = None) -> list[bytes]
     """Name the whole blocks of ``size`` tokens of a prompt and its reply, up to ``length`` tokens of both.
 
     Raises:
-        ValueError: ``size`` is not a size of a block.
+        ValueError: ``size`` is not a block size.
     """
     if size < 1:
         raise ValueError(f"a block of {size} tokens")
@@ -65,9 +65,9 @@ def names(sent: SentPrompt, size: int, length: int | None = None) -> list[bytes]
 
 
 class BlockCache:
-    """The blocks of one server: those that running requests hold, and those that are kept until room is needed.
+    """The blocks of one server: blocks of running requests, and blocks that are kept until space is needed.
 
-    Equal blocks that two running requests computed side by side count once; vLLM holds both until the requests end.
+    Equal blocks that two running requests computed at the same time count once; vLLM keeps both until the requests end.
     """
 
     def __init__(self, room: int | None) -> None:
@@ -87,18 +87,18 @@ class BlockCache:
 
     @property
     def crowded(self) -> bool:
-        """Running requests hold more than there is: the server let one of them wait or start again."""
+        """Running requests use more blocks than there are: the server made one of them wait or start again."""
         return self._room is not None and len(self._held) + self._unnamed > self._room
 
     def leading(self, blocks: Sequence[BlockName]) -> int:
-        """Count the blocks from the first on that are all here."""
+        """Count the leading blocks that are all in the cache."""
         for at, block in enumerate(blocks):
             if block not in self:
                 return at
         return len(blocks)
 
     def hold(self, blocks: Iterable[BlockName], unnamed: int = 0) -> None:
-        """A request starts to use blocks, found or new, and makes room for those that are new."""
+        """Start to use blocks for a request, found or new; new blocks may evict others."""
         for block in blocks:
             self._kept.pop(block, None)
             self._held[block] = self._held.get(block, 0) + 1
@@ -106,9 +106,9 @@ class BlockCache:
         self._make_room()
 
     def let_go(self, blocks: Sequence[BlockName], unnamed: int = 0) -> None:
-        """A request ends; ``blocks`` in the order of its prompt.
+        """End a request; ``blocks`` in the order of its prompt.
 
-        Each is kept until its room is needed.
+        Each block is kept until its space is needed.
         """
         for block in reversed(blocks):
             left = self._held.get(block, 0) - 1
@@ -120,7 +120,7 @@ class BlockCache:
         self._make_room()
 
     def empty(self) -> None:
-        """Forget what nobody holds, as POST /reset_prefix_cache does."""
+        """Forget all blocks that no request uses, as POST /reset_prefix_cache does."""
         self._kept.clear()
 
     def _make_room(self) -> None:
@@ -132,7 +132,7 @@ class BlockCache:
 
 
 def in_order(events: Iterable[tuple[float, float]]) -> list[tuple[int, bool]]:
-    """Put starts and ends of requests into one order: (index, whether it ends).
+    """Sort starts and ends of requests into one order: (index, whether it ends).
 
     Args:
         events: when each request began and ended, by one clock; at one moment ends come before starts.
@@ -144,12 +144,12 @@ def in_order(events: Iterable[tuple[float, float]]) -> list[tuple[int, bool]]:
 
 
 def one_by_one(count: int) -> list[tuple[float, float]]:
-    """Times of requests none of which overlaps with another one."""
+    """Return times at which no requests overlap."""
     return list(pairwise(range(count + 1)))
 
 
 class BlockSettings(msgspec.Struct, frozen=True):
-    """A server, as far as it decides what is reused."""
+    """The settings of a server that decide its reuse."""
 
     block: int
     """Block size in tokens."""
@@ -172,12 +172,12 @@ class BlockSettings(msgspec.Struct, frozen=True):
     """EAGLE and MTP: the last block that matches is recomputed."""
 
     def names(self, sent: SentPrompt) -> list[bytes]:
-        """Name the blocks that a request fills: those of the prompt and the reply, whose last token is never kept."""
+        """Name the blocks that a request fills: of the prompt and the reply, whose last token is never kept."""
         return names(sent, self.block, _written(sent))
 
 
 class ServedPrompt(NamedTuple):
-    """What became of one request. Tokens."""
+    """The result of one request, in tokens."""
 
     reused: int
     """Tokens found in the cache of this size."""
@@ -190,12 +190,12 @@ class ServedPrompt(NamedTuple):
 def serve(
     prompts: Sequence[SentPrompt], settings: BlockSettings, times: Iterable[tuple[float, float]] | None = None
 ) -> list[ServedPrompt]:
-    """Replay prompts in the order in which they were taken up.
+    """Replay prompts in the order in which they started.
 
     Args:
         prompts: in any order, if ``times`` are given.
         settings: of the server.
-        times: when each began and ended, by one clock; without them each began when the one before had ended.
+        times: when each began and ended, by one clock; without them each began when the previous one ended.
     """
     sized = BlockServer(settings)
     endless = sized if settings.tokens is None else BlockServer(msgspec.structs.replace(settings, tokens=None))
@@ -231,17 +231,17 @@ class BlockServer:
 
     @property
     def crowded(self) -> bool:
-        """Running requests hold more than there is."""
+        """Running requests use more blocks than there are."""
         return self._cache.crowded
 
     def reset(self) -> None:
-        """The cache was emptied."""
+        """Empty the cache."""
         self._cache.empty()
 
     def begin(self, request: int, sent: SentPrompt, named: Sequence[bytes] | None = None) -> int:
-        """Take up a request under a number of its own; give the tokens that are reused.
+        """Start a request under its own number; returns the reused tokens.
 
-        ``named``: its blocks, where the caller has them already.
+        ``named``: its blocks, if the caller has them already.
         """
         size, length = self._settings.block, len(sent.tokens)
         blocks = self._settings.names(sent) if named is None else named
@@ -261,7 +261,7 @@ class BlockServer:
         return hit * size
 
     def end(self, request: int) -> None:
-        """A request is over: what it held may be given up when room is needed."""
+        """End a request: its blocks may be evicted when space is needed."""
         running = self._running.pop(request)
         self._cache.let_go(running.blocks, running.unnamed)
 

@@ -1,4 +1,4 @@
-"""Every prompt that was ever sent is a path in one radix tree."""
+"""A radix tree in which every sent prompt is a path."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _KEY = 33
 
 
 class PromptTree:
-    """Token sequences that share their beginnings, and how long the common prefix of any two is.
+    """Token sequences with common prefixes, and the length of the common prefix of any two.
 
-    Add all of them first: the first question after an addition orders all of them.
+    Add all sequences first: the first query after an addition sorts all of them.
     """
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class PromptTree:
         return len(self._length)
 
     def add(self, tokens: Sequence[int]) -> int:
-        """Give the id of a token sequence; ids count from 0, and equal sequences have ids of their own."""
+        """Return the id of a token sequence; ids count from 0, and equal sequences have different ids."""
         sent = tokens if isinstance(tokens, array) and tokens.typecode == "i" else array("i", tokens)
         node, at = 0, 0
         while at < len(sent):
@@ -51,9 +51,9 @@ class PromptTree:
         return self._kept(node, len(sent))
 
     def branch(self, of: int | None, common: int, length: int) -> int:
-        """Give the id of a sequence of which only lengths are known: it shares ``common`` tokens with ``of``.
+        """Return the id of a sequence of known length that shares ``common`` tokens with ``of``.
 
-        The rest is shared with nothing. ``common`` is cut to the shorter of both.
+        The rest is shared with no sequence. ``common`` is at most the length of the shorter one.
         """
         if of is None:
             node, common = 0, 0
@@ -67,11 +67,11 @@ class PromptTree:
         return self._kept(node, length)
 
     def length(self, prompt: int) -> int:
-        """Tokens of a sequence."""
+        """Number of tokens of a sequence."""
         return self._length[prompt]
 
     def tokens(self, prompt: int) -> array[int] | None:
-        """The sequence itself; None when some of it was invented."""
+        """The sequence itself; None if some of it was invented."""
         found, length = self.known(prompt), self._length[prompt]
         return found if len(found) == length else None
 
@@ -90,7 +90,7 @@ class PromptTree:
         return found
 
     def known(self, prompt: int) -> array[int]:
-        """The tokens of a sequence before the first that was invented."""
+        """The tokens of a sequence before its first invented token."""
         node, end = self._node[prompt], self._length[prompt]
         while node:
             if self._place[node] < 0:
@@ -99,16 +99,16 @@ class PromptTree:
         return self._first(prompt, end)
 
     def common(self, one: int, other: int) -> int:
-        """Longest common prefix of two sequences, in tokens."""
+        """Length of the longest common prefix of two sequences, in tokens."""
         places = self.places
         return self._shared_by(places[one], places[other])
 
     @property
     def places(self) -> Sequence[int]:
-        """Of each sequence its place in the order of the tree: a sequence comes before all that continue it.
+        """The place of each sequence in the order of the tree: a sequence comes before all that continue it.
 
-        Of those before a sequence the nearest one shares most with it, and so of those after it. Equal ones have
-        one place.
+        Of the sequences before a sequence, the nearest one shares most with it; the same is true of those after it.
+        Equal sequences have one place.
         """
         if not self._ordered:
             self._settle()
@@ -116,20 +116,20 @@ class PromptTree:
 
     @property
     def shared(self) -> Callable[[int, int], int]:
-        """Gives the longest common prefix of the sequences at two places; right until something is added."""
+        """Return a function for the common prefix of the sequences at two places; valid until a sequence is added."""
         if not self._ordered:
             self._settle()
         return self._shared_by
 
     @property
     def lasts(self) -> Sequence[int]:
-        """Of each place the last one whose sequence begins with its own."""
+        """For each place, the last place whose sequence begins with the sequence of this place."""
         if not self._ordered:
             self._settle()
         return self._last
 
     def alike(self, place: int, least: int) -> tuple[int, int]:
-        """The first and the last place of those that share at least so many tokens with the sequence at a place."""
+        """The first and last place of sequences that share at least ``least`` tokens with the one at a place."""
         shared, most, low, high, step = self.shared, len(self._ends) - 1, place, place, 1
         while low >= step and shared(low - step, place) >= least:
             low -= step

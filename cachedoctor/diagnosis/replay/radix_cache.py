@@ -1,9 +1,9 @@
-"""What SGLang reuses of the prompts that it is sent: a radix tree of what was computed, cut to the size of its pool.
+"""Replays the reuse of SGLang for sent prompts: a radix tree of computed tokens, within the size of its pool.
 
-Source: srt/mem_cache/radix_cache.py and schedule_policy of 0.4.3 to 0.5.23. A hit ends at any page, and never takes
-all of a prompt: its last token is recomputed. Where room is needed, the leaf that was used longest ago goes, as a
-whole; what a running request uses stays. Models with recurrent layers or sliding windows have more rules than these:
-they are not replayed.
+Source: srt/mem_cache/radix_cache.py and schedule_policy of 0.4.3 to 0.5.23. A hit ends at any page, and never covers
+all of a prompt: the last token is recomputed. If space is needed, the least recently used leaf is evicted as a whole;
+leaves that running requests use stay. Models with recurrent layers or sliding windows have more rules than these: they
+are not replayed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _TOKEN = array("q").itemsize
 
 
 class RadixSettings(msgspec.Struct, frozen=True):
-    """A server, as far as it decides what is reused."""
+    """The settings of a server that decide its reuse."""
 
     page: int = 1
     """Tokens (page_size)."""
@@ -33,7 +33,7 @@ class RadixSettings(msgspec.Struct, frozen=True):
 
 
 class RadixServed(NamedTuple):
-    """What became of one request. Tokens."""
+    """The result of one request, in tokens."""
 
     reused: int
     endless: int
@@ -59,10 +59,10 @@ class _Node:
 def serve(
     prompts: Sequence[SentPrompt], settings: RadixSettings, times: Iterable[tuple[float, float]] | None = None
 ) -> list[RadixServed]:
-    """Replay prompts in the order in which they were taken up; ``times`` as for vLLM.
+    """Replay prompts in the order in which they started; ``times`` as for vLLM.
 
-    A prompt is in the tree as soon as it is taken up: what is admitted in one batch with it shares nothing with it on
-    the server, which this does not replay.
+    A prompt is in the tree as soon as it starts. On the server, prompts that are admitted in one batch share nothing
+    with each other; this is not replayed.
     """
     sized = RadixServer(settings)
     endless = sized if settings.tokens is None else RadixServer(msgspec.structs.replace(settings, tokens=None))
@@ -105,11 +105,11 @@ class RadixServer:
 
     @property
     def kept(self) -> int:
-        """Tokens in the tree."""
+        """Number of tokens in the tree."""
         return self._kept
 
     def begin(self, request: int, sent: SentPrompt) -> int:
-        """Take up a request under a number of its own; give the tokens that are reused."""
+        """Start a request under its own number; returns the reused tokens."""
         text, length = _content(sent, len(sent.tokens)), len(sent.tokens)
         self._clock += 1
         reused = self._match(sent.key, text[: max(0, length - 1) * _TOKEN])
@@ -122,7 +122,7 @@ class RadixServer:
         return reused
 
     def end(self, request: int) -> None:
-        """A request is over: prompt and reply stay in the tree until room is needed."""
+        """End a request: prompt and reply stay in the tree until space is needed."""
         last, sent, own = self._running.pop(request)
         self._clock += 1
         self._own -= own
@@ -132,7 +132,7 @@ class RadixServer:
         self._make_room()
 
     def flush(self) -> None:
-        """Forget everything, as POST /flush_cache does while nothing runs."""
+        """Forget everything, as POST /flush_cache does while no request runs."""
         self._roots.clear()
         self._kept = 0
 

@@ -1,4 +1,4 @@
-"""What was asked of a server, in order, apart from what the server made of it."""
+"""The requests to a server in order, without the server's results."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cachedoctor.diagnosis.replay.prompt_tree import PromptTree
 
 
 class TimedRequest(msgspec.Struct, frozen=True, gc=False):
-    """One request. Moments are places in the order of what happened to the server; equal ones end before they start."""
+    """One request. Moments are positions in the order of the server's events; equal ones end before they start."""
 
     prompt: int
     """Index of the prompt in the tree."""
@@ -40,7 +40,7 @@ class TimedRequest(msgspec.Struct, frozen=True, gc=False):
 
 
 class Happened(msgspec.Struct, frozen=True):
-    """Something beside requests that happened to the server."""
+    """An event of the server other than a request."""
 
     moment: int
     what: Literal["restart", "save", "restore", "erase"]
@@ -60,7 +60,7 @@ class Happened(msgspec.Struct, frozen=True):
 
 
 class Ideal(NamedTuple):
-    """What a request shares with anything that was sent before it."""
+    """The longest common prefix of a request with anything that was sent before it."""
 
     tokens: int
     """Longest common prefix."""
@@ -71,7 +71,7 @@ class Ideal(NamedTuple):
 
 
 class Traffic:
-    """Requests in the order in which they started, and the tree that all their prompts and contents are in."""
+    """Requests in the order in which they started, and the tree of all their prompts and contents."""
 
     def __init__(self, tree: PromptTree, asked: Sequence[TimedRequest], happened: Sequence[Happened] = ()) -> None:
         """Take what was asked; ``asked`` is ordered by ``started``."""
@@ -81,7 +81,7 @@ class Traffic:
 
     @cached_property
     def moments(self) -> list[tuple[int, int, int]]:
-        """(moment, kind, index) of all, in order; kind 0 a request ended, 1 something happened, 2 one started."""
+        """(moment, kind, index) of all events, in order; kind 0: a request ended, 1: an event, 2: a request started."""
         ended = [(one.ended, 0, index) for index, one in enumerate(self.asked)]
         happened = [(one.moment, 1, index) for index, one in enumerate(self.happened)]
         started = [(one.started, 2, index) for index, one in enumerate(self.asked)]
@@ -89,7 +89,7 @@ class Traffic:
 
     @cached_property
     def at_once(self) -> int:
-        """Requests that ran at the same time at most."""
+        """Maximum number of requests that ran at the same time."""
         running = most = 0
         for _, kind, _ in self.moments:
             running += (kind == 2) - (kind == 0)
@@ -98,12 +98,12 @@ class Traffic:
 
     @cached_property
     def is_free(self) -> bool:
-        """No request asks for a slot, or takes more than one."""
+        """No request names a slot, or uses more than one."""
         return all(one.id_slot is None and one.choices == 1 for one in self.asked)
 
     @cached_property
     def lengths(self) -> list[int]:
-        """Tokens of every prompt."""
+        """Number of tokens of every prompt."""
         length = self.tree.length
         return [length(one.prompt) for one in self.asked]
 
@@ -115,13 +115,13 @@ class Traffic:
 
     @cached_property
     def nearest(self) -> list[tuple[int, int]]:
-        """The first and the last place in the order of the tree that share as much with a prompt as anything before."""
+        """The first and last place in the tree's order that share as much with a prompt as anything sent before it."""
         alike = self.tree.alike
         return [alike(place, ideal.tokens) for place, ideal in zip(self.places, self.ideal, strict=True)]
 
     @cached_property
     def ideal(self) -> list[Ideal]:
-        """For every request the best that an endless cache would have had: restarts and settings play no part."""
+        """For every request, the best reuse of an endless cache: restarts and settings do not matter."""
         found, running = [Ideal(0, None, False)] * len(self.asked), set[int]()
         places, shared = self.tree.places, self.tree.shared
         # What was sent at every moment, by place, text and request; taken out again from the last moment back, what is

@@ -1,1 +1,1 @@
-"""One code file and one page per cause. Rules know Requests and Sessions; no engine, no file, no terminal."""
+"""One code file and one page per cause. Rules work on Requests and Sessions, without engine, file or terminal."""

@@ -1,4 +1,4 @@
-"""Remedies that several rules give, true for the build of the session and sized by what its log shows."""
+"""Remedies that several rules give, valid for the build of the session and sized by its log."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TAKES_MEMORY = (server_options.CACHE_RAM, server_options.CTX_CHECKPOINTS, serve
 
 
 def span(session: Session) -> tuple[int | None, int | None]:
-    """Oldest and newest build that the server may be."""
+    """Oldest and newest build that the server may have."""
     if session.build is not None:
         return session.build, session.build
     return session.build_min, session.build_max
@@ -28,7 +28,7 @@ def span(session: Session) -> tuple[int | None, int | None]:
 def update(session: Session, what: str, commands: Sequence[str] = ()) -> Remedy:
     """Advise a newer build, for the reason ``what``.
 
-    A fork has builds of its own: what llama.cpp's do is a hint for it.
+    A fork has builds of its own; llama.cpp's builds are only a hint for it.
     """
     if session.program is None:
         return Remedy(f"Update llama.cpp: {what}", list(commands))
@@ -46,7 +46,7 @@ def option(
         value: as it is typed; empty for a switch.
         what: the reason.
         off: advise the name that switches it off.
-        also: options that belong to it.
+        also: further options that it needs.
     """
     if known in _TAKES_MEMORY and not off and (short := memory_short(session, known.names[0].text)):
         return short
@@ -64,12 +64,12 @@ def option(
 
 
 def client(handle: str, what: str = "", *, sure: bool = True) -> Remedy:
-    """Advise what stops a habit of a client, by its row in the table: ``claude-code/billing-header``.
+    """Advise how to stop a habit of a client, by its row in the table: ``claude-code/billing-header``.
 
     Args:
         handle: of the habit.
         what: the reason, instead of the words of the table.
-        sure: it is this client's doing.
+        sure: this client certainly has the habit.
     """
     known = clients.known(handle)
     purpose: Literal["fix", "depends"] = "fix" if sure else "depends"
@@ -77,12 +77,12 @@ def client(handle: str, what: str = "", *, sure: bool = True) -> Remedy:
 
 
 def billing_header() -> Remedy:
-    """Advise what rules out Claude Code's header: made when it is offered, as the table of clients is read for it."""
+    """Advise how to turn off Claude Code's header; created on demand, because it reads the table of clients."""
     return client("claude-code/billing-header", "With Claude Code, first rule out its billing header.", sure=False)
 
 
 def of_difference(known: Advice) -> Remedy:
-    """Give the advice on a difference of two prompts as a remedy; of a client's habit with its settings."""
+    """Return the advice on a difference of two prompts as a remedy, with settings if a client is known for it."""
     return Remedy(known.text, known.commands, settings=clients.settings_by_commands(known.commands))
 
 
@@ -96,11 +96,11 @@ def side_requests() -> Remedy:
 
 
 def memory_short(session: Session, what: str = "") -> Remedy | None:
-    """Advise memory instead of a higher limit where the system ended a server of this input for lack of it.
+    """Advise memory instead of a higher limit if the system ended a server of this input for lack of memory.
 
     Args:
         session: the server.
-        what: the limit that would otherwise be raised; empty if the advice would not have been a limit.
+        what: the limit that would otherwise be raised; empty if the advice would not be a limit.
     """
     killed = session.incidents.get("killed") or session.incidents.get("memory_short")
     if killed is None:
@@ -120,7 +120,7 @@ def more_slots(session: Session, wanted: int = 0) -> Remedy:
     """Advise as many slots as conversations were in use at once.
 
     Args:
-        wanted: conversations, where the log does not show how many were in use at once; 0 if that is unknown, too.
+        wanted: conversations if the log does not show how many were in use at once; 0 if that is unknown, too.
     """
     if short := memory_short(session, "the number of slots"):
         return short
@@ -131,7 +131,7 @@ def more_slots(session: Session, wanted: int = 0) -> Remedy:
             server_options.SIMILARITY,
             "0.5",
             f"Raise the similarity that a prompt needs to take a slot: {has} slots are enough for the {seen} conversations here, but one conversation got the slot of another conversation that starts the same way. "
-            "A prompt whose match is below this share then takes the least recently used slot.",
+            "A prompt below this similarity then takes the least recently used slot.",
         )
     count = max(seen, has + 1) if seen else max(4, has + 1)
     why = f"{count} slots here" if seen else f"{count} as an example"
@@ -147,9 +147,9 @@ def slots(session: Session, count: int, what: str) -> Remedy:
 
 
 def slot_options(session: Session, count: int) -> tuple[list[OptionChange], str]:
-    """Options for ``count`` slots with the context that they need together, and a sentence on what that costs.
+    """Options for ``count`` slots with the context that they need together, and a sentence on their cost.
 
-    There are none where the log does not show how large the context is: slots alone would divide it further.
+    None if the log does not show the size of the context: more slots alone would divide it further.
     """
     each = session.n_ctx_slot
     if session.setting("kv_unified") is True:
@@ -173,7 +173,7 @@ def slot_options(session: Session, count: int) -> tuple[list[OptionChange], str]
 
 
 def context_size(session: Session) -> int | None:
-    """Tokens of the context of all slots together; None where the log does not show."""
+    """Tokens of the context of all slots together; None if the log does not show it."""
     total = session.setting("n_ctx")
     if isinstance(total, int) and total > 0:
         return total
@@ -186,14 +186,14 @@ def context_size(session: Session) -> int | None:
 def more_context(
     session: Session, what: str, needed: int | None = None, *, pool: bool = False, writer: str = ""
 ) -> Remedy:
-    """Advise twice the context, or more where a prompt needs it, and no more than the model was trained for.
+    """Advise twice the context, or more if a prompt needs it, but not more than the model was trained for.
 
     Args:
         session: the server.
         what: the reason.
-        needed: tokens that all slots together must hold; None if that is unknown.
+        needed: tokens that all slots together must contain; None if unknown.
         pool: several conversations fill it, each of which may be as long as the model was trained for.
-        writer: the program that says so, which starts the server.
+        writer: the program that reports the limit and starts the server.
     """
     if short := memory_short(session, "the context"):
         return short
@@ -229,7 +229,7 @@ def _ollama_context(needed: int | None) -> Remedy:
 
 
 def cache_ram(session: Session) -> Remedy:
-    """Advise the RAM prompt cache, as large as the conversations of this log need it."""
+    """Advise the RAM prompt cache, with the size that the conversations of this log need."""
     if short := memory_short(session, "the limit of the RAM prompt cache"):
         return short
     mib, why = _needed_mib(session)
@@ -285,10 +285,10 @@ def _mib(size: float) -> str:
 
 
 def more_checkpoints(session: Session, held: int | None) -> Remedy | None:
-    """Advise a longer list of checkpoints, or None where the list had room left: length is not what lacked.
+    """Advise a longer list of checkpoints, or None if the list was not full: then its length was not the cause.
 
     Args:
-        held: checkpoints that the slot held when the request came, as far as the log shows.
+        held: checkpoints that the slot had when the request came, as far as the log shows.
     """
     limit = session.setting("ctx_checkpoints")
     if not isinstance(limit, int):
@@ -306,7 +306,7 @@ def more_checkpoints(session: Session, held: int | None) -> Remedy | None:
 
 
 def checkpoint_cost(session: Session, count: int) -> str:
-    """What checkpoints cost in main memory, by the sizes that the log prints."""
+    """The main memory that checkpoints need, by the sizes that the log prints."""
     size = session.sizes.checkpoint
     if size is None:
         return "Each checkpoint costs main memory: tens to hundreds of MiB on large models."
@@ -317,7 +317,7 @@ def checkpoint_cost(session: Session, count: int) -> str:
 
 
 def needs_cmdline(session: Session) -> tuple[str, str] | None:
-    """Why a rule that reads the command line was not checked, or None where it is known."""
+    """Why a rule that reads the command line was not checked, or None if the command line is known."""
     if session.given:
         return None
     missing = "no server command line was given"
@@ -331,10 +331,10 @@ def needs_cmdline(session: Session) -> tuple[str, str] | None:
 
 
 def show_text(session: Session, *, compared: bool = True) -> Remedy:
-    """How to see the text where two prompts diverge: by the log of this build, or by what its launcher shows.
+    """How to see the text where two prompts diverge: in the log of this build, or with its launcher.
 
     Args:
-        compared: whether the prompts themselves were; where prompts were given, but not these, they are the shortest way.
+        compared: the prompts were compared; if only other prompts were given, these are the shortest way.
     """
     if session.setting("prompts_given") and not compared:
         words = "To see the text that changed, add the missing bodies of these requests."
@@ -362,7 +362,7 @@ def _of_launcher(session: Session, words: str) -> str:
 
 
 def show_accounting(session: Session) -> tuple[str, list[OptionChange]]:
-    """Words and options that make this build log prompt length, reuse and checkpoints."""
+    """Words and options with which this build logs prompt length, reuse and checkpoints."""
     if session.launcher in cmdline.FIXED_LOG:
         return f"{cmdline.FIXED_LOG[session.launcher]} has no setting for the log level of llama.cpp", []
     words, changes = log_levels.show_accounting(*span(session))
@@ -375,9 +375,7 @@ def see_more(session: Session) -> Remedy:
         return Remedy(f"To see what changed: {_PROMPTS_SHOWN}", cmdline.LM_STUDIO_PROMPTS, purpose="look")
     found = restart(session, {"accounting", "text", "prompts"})
     if found.options:
-        return Remedy(
-            f"Restart with this option to see more in the next log. {found.text}", options=found.options, purpose="look"
-        )
+        return Remedy(f"The next log then shows more. {found.text}", options=found.options, purpose="look")
     if _writes_prompts(session):
         return Remedy(
             "The server writes its prompts to files: pass the folder set with --log-prompts-dir.",
@@ -392,7 +390,7 @@ def see_more(session: Session) -> Remedy:
 
 
 def cheapest_first(session: Session, remedies: Sequence[Remedy]) -> list[Remedy]:
-    """Put settings of clients in front where nothing can be asked of the server's log."""
+    """Put client settings first if the server's log cannot show more."""
     if session.launcher not in cmdline.FIXED_LOG:
         return list(remedies)
     return sorted(remedies, key=lambda remedy: not remedy.settings)
@@ -437,12 +435,12 @@ def needs_prompts(session: Session) -> tuple[str, str] | None:
 
 
 def needs_prompts_for_more(session: Session) -> tuple[str, str] | None:
-    """Why a rule was not checked that sees some of it in the log, or None when the prompts were given."""
+    """Why a rule that sees only some cases in the log was not checked, or None if the prompts were given."""
     return needs_prompts(session)
 
 
 def needs_bodies(session: Session) -> tuple[str, str] | None:
-    """Why a rule that reads images was not checked, or None: dumps of the server hold the text of a prompt only."""
+    """Why a rule that reads images was not checked, or None: dumps of the server contain only the text of a prompt."""
     if session.setting("prompts_given"):
         return None
     words = "pass the client's request bodies as well"
@@ -460,7 +458,7 @@ WANTS: dict[object, log_levels.Want] = {
 
 
 def restart(session: Session, wants: set[log_levels.Want]) -> log_levels.LevelRestart:
-    """One restart after which the next log shows most of ``wants``; without options where none can be set."""
+    """One restart after which the next log shows most of ``wants``; without options if none can be set."""
     if session.launcher in cmdline.FIXED_LOG:
         return log_levels.LevelRestart([], [], "")
     return log_levels.restart(wants - _followed(session), *span(session))

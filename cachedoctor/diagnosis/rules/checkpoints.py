@@ -1,4 +1,4 @@
-"""What a context checkpoint could have given back, and what a log shows of memory that had to go back and could not."""
+"""What a context checkpoint could have restored, and how a log shows memory that could not go back."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ ENDS_INSIDE = 9539
 
 
 def serves(check: Check, lcp: int, s: RuleContext) -> bool | None:
-    """Whether a checkpoint holds what a common prefix of ``lcp`` tokens needs; None where the window is not known.
+    """Whether a checkpoint covers a common prefix of ``lcp`` tokens; None if the window is unknown.
 
-    A recurrent state stands for all tokens before it. Sliding-window memory can be cut once it is restored, so a
-    checkpoint may end beyond the prefix (every build then reuses no more than the prefix): it has to begin where the
-    window before the prefix's end does, or earlier. Builds from b9713 on ask for one that ends inside it.
+    A recurrent state represents all tokens before it. Sliding-window memory can be truncated after a restore, so a
+    checkpoint may end after the prefix (every build then reuses only the prefix). It has to begin at or before the
+    window that precedes the prefix's end. Builds from b9713 on also require that it ends inside the prefix.
     """
     if check.pos_min == check.pos_max or s.facts.memory in ("hybrid", "recurrent"):
         return check.pos_max + 1 <= lcp
@@ -33,14 +33,14 @@ def serves(check: Check, lcp: int, s: RuleContext) -> bool | None:
 
 
 def serving(checks: Iterable[Check], lcp: int, s: RuleContext) -> list[Check]:
-    """Return those that hold what a common prefix of ``lcp`` tokens needs; none does that begins after it."""
+    """Return the checkpoints that cover a common prefix of ``lcp`` tokens; none that begins after the prefix does."""
     return [check for check in checks if check.pos_min < lcp and serves(check, lcp, s)]
 
 
 def held_whole(s: RuleContext) -> bool:
-    """Whether the memory itself still reached back to position 0, where the prefix ends inside the window.
+    """Whether the memory itself still reached back to position 0, if the prefix ends inside the window.
 
-    Then the whole prefix was there, and no checkpoint was needed (b8672 and newer force all the same).
+    Then the whole prefix was there, and no checkpoint was needed (b8672 and newer force a full computation anyway).
     """
     window, lcp = s.setup.window, s.lcp
     return (
@@ -58,7 +58,7 @@ the chosen checkpoint could not be restored."""
 
 
 def server_could_not(s: RuleContext) -> bool:
-    """The common prefix was long, the server reused far less of it, and neither setting nor failure explains that."""
+    """Whether the common prefix was long, but the server reused far less without a setting or failure as the cause."""
     r = s.request
     if not s.late or s.server_lost < MIN_LOST or s.setup.rewinds_badly is not True or r.shifted:
         return False
@@ -68,7 +68,7 @@ def server_could_not(s: RuleContext) -> bool:
 
 
 def dropped(s: RuleContext) -> Dropped | None:
-    """Return the checkpoint whose loss cost tokens: it lay inside a long common prefix and had left the list before."""
+    """Return the dropped checkpoint whose loss cost tokens: it was inside a long common prefix."""
     r, lost = s.request, s.request.dropped
     if (
         lost is None
@@ -82,10 +82,10 @@ def dropped(s: RuleContext) -> Dropped | None:
 
 
 def too_dense(s: RuleContext, lost: Dropped) -> bool:
-    """Dropped by a minimum distance that the whole prompt does not reach, though the list had room.
+    """Whether it was dropped by a minimum distance longer than the whole prompt, though the list was not full.
 
-    Builds from b10068 on drop what lies too close to an earlier checkpoint; b11063 and newer only from a list that is
-    nearly full (PR #28302).
+    Builds from b10068 on drop checkpoints too close to an earlier one; b11063 and newer only from a list that is nearly
+    full (PR #28302).
     """
     short = (s.request.prompt_tokens or 0) <= min_step(s.facts)
     thins_always = s.facts.at_least(11063) is False or (s.facts.at_least(11063) is None and lost.roomy)
@@ -93,7 +93,7 @@ def too_dense(s: RuleContext, lost: Dropped) -> bool:
 
 
 def min_step(facts: Facts) -> int:
-    """Least distance of two checkpoints in tokens: as printed, or the default from b9873 on."""
+    """Minimum distance of two checkpoints in tokens: as printed, or the default from b9873 on."""
     step = facts.setting("checkpoint_min_step")
     return EVERY if step is None else int(step)
 

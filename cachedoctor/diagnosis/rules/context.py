@@ -1,4 +1,4 @@
-"""What a rule is asked about: a finished request, and the numbers that every rule needs of it."""
+"""The input of a rule: a finished request, and the numbers that every rule needs of it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ EARLY = 0.5
 
 
 class Remembered(Protocol):
-    """What else the server did of late."""
+    """Recent events of the server besides the request."""
 
     returns: bool
     """Whether the RAM cache restored what another conversation had displaced: it is on, and it works."""
@@ -47,20 +47,20 @@ class Remembered(Protocol):
 
     @property
     def doubts(self) -> bool:
-        """Whether more tokens were lost by prompts that had changed than belong to conversations that came back."""
+        """Whether changed prompts lost more tokens than belong to conversations that came back."""
 
     def beside(self, request: Request) -> list[Request]:
-        """Give what other slots served while this request was at work."""
+        """Return the requests that other slots processed during this request."""
 
     def ended_at(self, length: int, slack: int, before: int) -> bool:
         """Whether a request with a number below ``before`` left a slot at this length, or up to ``slack`` below it."""
 
     def is_settled(self, thread: int | None, code: str) -> bool:
-        """Whether a rule decided what it had left open of a conversation."""
+        """Whether a rule has decided what it left open in a conversation."""
 
 
 class RuleContext:
-    """A finished request, its server, what came before it, and the numbers that every rule asks for."""
+    """A finished request, its server, the events before it, and the numbers that every rule needs."""
 
     __slots__ = (
         "_remembered", "_replayed", "before", "client_lost", "difference", "early", "elsewhere", "facts", "first", "history", "known", "late",
@@ -168,25 +168,24 @@ class RuleContext:
         """The log does not show what was lost, but has the text where the prompts diverge."""
 
     def beside(self, request: Request) -> list[Request]:
-        """Give what other slots served while an earlier request was at work."""
+        """Return the requests that other slots processed during an earlier request."""
         return [] if self._remembered is None else self._remembered.beside(request)
 
     @property
     def returns(self) -> bool:
-        """Whether the RAM cache brought back a conversation that had lost its slot."""
+        """Whether the RAM cache restored a conversation that had lost its slot."""
         return self._remembered is not None and self._remembered.returns
 
     @property
     def has_own_changed(self) -> bool:
-        """Whether its slot, or another one, still held its last prompt, by the lengths, and nearly all of that was lost."""
+        """Whether a slot still had its last prompt, by the lengths, and nearly all of that prompt was lost."""
         if self.known or self.request.text_lcp is not None or not self.early:
             return False
         return bool(self.lost) and (self.own_slot is True or "slot_copy" in self.request.marks)
 
     @property
     def is_strict(self) -> bool:
-        """Whether the server is known to pass over slots that hold most of a prompt, so that one conversation is in
-        several."""
+        """Whether the server is known to skip slots with most of a prompt, so one conversation is in several."""
         return self._remembered is not None and self._remembered.strict
 
     @property
@@ -197,8 +196,10 @@ class RuleContext:
 
     @property
     def is_doubtful(self) -> bool:
-        """Whether only lengths make it a turn of a conversation, where they say little: prompts seldom go on, or come in
-        the order of their lengths behind one beginning, or conversations are kept in files."""
+        """Whether only lengths assign the request to a conversation, in a log where lengths show little.
+
+        Prompts rarely continue, or come in the order of their lengths after one beginning, or files keep conversations.
+        """
         past = self._remembered
         if past is None or self.known or self.request.text_lcp is not None:
             return False
@@ -208,9 +209,10 @@ class RuleContext:
 
     @property
     def is_infill(self) -> bool:
-        """Whether it, or one that its lengths make a turn before it, took a slot as completions of code do.
+        """Whether the request, or an earlier turn by its lengths, took a slot as code completions do.
 
-        What the slot held did not go into RAM, where it does for any other prompt. None of these continues another one.
+        The slot's content was not saved to RAM, as it would be for any other prompt. Completions do not continue each
+        other.
         """
         if self.known or self.request.text_lcp is not None or not self.setup.ram_keeps_all:
             return False
@@ -223,9 +225,9 @@ class RuleContext:
 
     @property
     def forked(self) -> bool:
-        """Whether it may continue from where several prompts of one length, computed at once, had parted.
+        """Whether it may continue from where several prompts of one length, computed at the same time, diverged.
 
-        These are drafts of one message. What those had after that place is not a history of its own.
+        These are drafts of one message. Their text after that place is not a history of its own.
         """
         if self.lcp is None or not self.before or self._remembered is None or self.known:
             return False
@@ -238,11 +240,12 @@ class RuleContext:
 
     @property
     def earlier(self) -> int | None:
-        """Least tokens that an earlier turn left which this one may continue from, where it cannot be the last one.
+        """Fewest tokens that an earlier turn left from which this request may continue, if it cannot be the last turn.
 
-        An idle slot still held that when another was chosen. None where it may, or the texts show, 0 where no other turn is known.
+        An idle slot still had the last turn when another slot was chosen. None if it may continue that turn, or if
+        texts show it; 0 if no other turn is known.
 
-        Conversations that grow in turn, and whose slots are emptied, are told from one by nothing else.
+        Nothing else distinguishes one conversation from several that alternate and whose slots are emptied.
         """
         r = self.request
         if r.text_lcp is not None or r.thread is None or r.thread not in r.seen.passed_over:
@@ -250,27 +253,27 @@ class RuleContext:
         return min((turn.seen.released_tokens or 0 for turn in self.history[:-1]), default=0)
 
     def said_before(self, code: str) -> list[bool]:
-        """Whether a rule, which asks about itself, fired on each request of the history."""
+        """Whether the rule ``code``, which asks about itself, fired on each request of the history."""
         return [code in judged.verdict.codes for judged in self.before]
 
     def is_settled(self, code: str) -> bool:
-        """Whether a rule, which asks about itself, decided on a request of the conversation what it leaves open."""
+        """Whether the rule ``code``, which asks about itself, decided an open question of the conversation."""
         return self._remembered is not None and self._remembered.is_settled(self.request.thread, code)
 
     def said_last(self, code: str) -> bool:
-        """Whether a rule, which asks about itself, fired on the last request of the history."""
+        """Whether the rule ``code``, which asks about itself, fired on the last request of the history."""
         return bool(self.before) and code in self.before[-1].verdict.codes
 
     @property
     def replayed(self) -> Replay:
-        """What the server's build had to reuse, given what the slot held; names the numbers that are missing."""
+        """The tokens that the server's build had to reuse of the slot's content; names the numbers that are missing."""
         if self._replayed is None:
             self._replayed = replay(self.request, self.setup)
         return self._replayed
 
     @property
     def by_the_book(self) -> bool | None:
-        """Whether the server did what its build does; None when the log lacks a number."""
+        """Whether the server did what its build does; None if the log lacks a number."""
         found, cached = self.replayed, self.request.cached_tokens
         if found.least is None or found.most is None or cached is None:
             return None
@@ -278,12 +281,12 @@ class RuleContext:
         return whole and found.least <= cached <= found.most
 
     def reused_by(self, build: int) -> int | None:
-        """Tokens that a server of another build would have reused; None when the log does not show."""
+        """Tokens that a server of another build would have reused; None if the log does not show it."""
         return would_reuse(self.request, self.setup, build)
 
     @property
     def symptom(self) -> bool:
-        """Nothing was reused, or a long prompt goes to a slot that shares little; without a loss that is known."""
+        """Nothing was reused, or a long prompt goes to a slot that shares little; the loss is unknown."""
         r = self.request
         if r.seen.error is not None or r.parent is not None or self._small:
             return False
@@ -296,7 +299,7 @@ class RuleContext:
 
     @property
     def too_small(self) -> bool:
-        """An excerpt shows that nothing was reused of a request that is below the threshold: it is what people ask about."""
+        """An excerpt shows that a request below the threshold reused nothing: users ask about such requests."""
         r = self.request
         return (
             r.seen.forced
@@ -312,7 +315,7 @@ class RuleContext:
 
     @property
     def changed_tokens(self) -> tuple[int, int]:
-        """Lower and upper bound of what the client's change made the server compute."""
+        """Lower and upper bound of the tokens that the server computed because of the client's change."""
         r, reference = self.request, self.request.reference_tokens or 0
         lcp_least, lcp_most = (
             (0, self.lcp_at_most or 0) if self.lcp is None else r.prefix_between or (self.lcp, self.lcp)
@@ -358,7 +361,7 @@ def _moved(r: Request) -> bool:
 
 
 def came_back(r: Request) -> bool:
-    """More was reused than a slot that was chosen by its age can have held: RAM brought it back, in a log that hides that."""
+    """More was reused than a slot chosen by its age can contain: RAM restored it, in a log that hides this."""
     return r.seen.choice.selected_by == "lru" and (r.cached_tokens or 0) > RETURNED * (r.prompt_tokens or 0)
 
 
@@ -375,8 +378,10 @@ def was_emptied(r: Request) -> bool:
 
 
 def passed_over(r: Request) -> bool:
-    """Whether an idle slot held this conversation's last prompt, and the server took an empty one: the one that holds it
-    is not similar enough, and the RAM cache, which lost nothing, had nothing better."""
+    """Whether an idle slot had this conversation's last prompt, and the server chose an empty slot.
+
+    The slot with the prompt is not similar enough, and the RAM cache, which lost nothing, had nothing better.
+    """
     return r.thread in r.seen.passed_over and r.seen.choice.selected_by == "lru" and not r.held_tokens
 
 

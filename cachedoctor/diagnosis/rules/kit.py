@@ -1,6 +1,6 @@
-"""Everything a rule is made of: the request it is asked about, its match, its proof, its words, its registration.
+"""The parts of a rule: the request it checks, its match, its proof, its words, its registration.
 
-The questions are the same for each: where does the common prefix end; was there a checkpoint at or below it; if not,
+Every rule answers the same questions: where does the common prefix end; was there a checkpoint at or below it; if not,
 why.
 """
 
@@ -87,7 +87,7 @@ class Match(msgspec.Struct, gc=False):
 
 
 class Proof(msgspec.Struct):
-    """What proves a match: asked for where a request may become the worst of its finding."""
+    """The proof of a match, created if a request may become the worst of its finding."""
 
     primary: Line
     """The line that proves it. No finding is without one."""
@@ -99,7 +99,7 @@ class Proof(msgspec.Struct):
 
 
 class MatchGroup(msgspec.Struct, gc=False):
-    """The matches of one rule with one key: what a finding is made of."""
+    """The matches of one rule with one key, which become a finding."""
 
     session: Session
     worst: Match
@@ -137,7 +137,7 @@ class FindingText(msgspec.Struct):
 
 
 class ChangeText(msgspec.Struct):
-    """What a client changed between two prompts, in the words of its cause."""
+    """A client's change between two prompts, in the words of its cause."""
 
     head: str
     """Begins the claim: ``a timestamp at token 8 changed``."""
@@ -147,7 +147,7 @@ class ChangeText(msgspec.Struct):
 
 
 class SessionFinding(msgspec.Struct):
-    """What a rule says of a whole session, whether a request lost by it or not."""
+    """A rule's result for a whole session, whether or not a request lost tokens by it."""
 
     words: FindingText
     key: str
@@ -164,7 +164,7 @@ class SessionFinding(msgspec.Struct):
     """The command line proves it, so that no line of the log has to."""
 
     def proven_in(self, session: Session) -> bool:
-        """Whether a line proves it, the command line, or what was given beside the log of this session."""
+        """Whether a log line, the command line or given input proves it for this session."""
         beside = bool(session.counters or session.kv_events) or any(
             answers.source == "responses" for answers in session.answers
         )
@@ -187,7 +187,7 @@ def finding(
     unless: tuple[str, ...] = (),
     of_cmdline: bool = False,
 ) -> SessionFinding:
-    """Word what a rule found in a whole session."""
+    """Word a rule's result for a whole session."""
     words = FindingText(claim, why, remedies, ruled_out or [], references or [])
     return SessionFinding(words, key, evidence or [], severity, confidence, difference, unless, of_cmdline)
 
@@ -207,7 +207,7 @@ ANY = ""
 
 
 class Rule(msgspec.Struct):
-    """A cause: how to see it, how to say it."""
+    """A cause: how to detect it, and how to describe it."""
 
     code: str
     name: str
@@ -250,7 +250,7 @@ class RequestRule(Rule):
 
 
 class SessionRule(Rule):
-    """A cause that a whole session shows: asked once about every session of its engine at the end."""
+    """A cause that a whole session shows: checked once at the end for every session of its engine."""
 
     inspect: Callable[[Session], list[SessionFinding]]
     unless: tuple[str, ...] = ()
@@ -265,7 +265,7 @@ class SessionRule(Rule):
 
 
 class InputRule(Rule):
-    """What is said of an input in which nothing was recognised."""
+    """The rule for an input in which nothing was recognised."""
 
     say: Callable[[str | None, str | None], FindingText]
     """Called with what the input looks like, and which part of that to give instead."""
@@ -342,9 +342,9 @@ def input_rule(module: str, summary: str, say: Callable[[str | None, str | None]
 
 
 def marked(request: Request, *wanted: Label) -> list[Line]:
-    """Marks of ``request`` by name with their labels; names it does not have are left out.
+    """Marks of ``request`` by name with their labels; names that it does not have are left out.
 
-    Never empty: where a torn log kept none of them, the first line of the request stands for all.
+    Never empty: if a torn log kept none of them, the result is the request's first line.
     """
     found = [(request.marks[name], label) for name, label in wanted if name in request.marks]
     return found or [(request.marks["start"], "the request")]
@@ -358,7 +358,7 @@ def proof(
     also: list[Line] | None = None,
     numbers: dict[str, Any] | None = None,
 ) -> Proof:
-    """Prove by ``first``, else by the first of the wanted lines, with up to ``most`` more of these and all of ``also``."""
+    """Prove by ``first``, else by the first wanted line, with up to ``most`` more of these and all of ``also``."""
     found = marked(request, *wanted)
     primary, related = (found[0], found[1:]) if first is None else (first, found)
     return Proof(primary, [*related[:most], *(also or [])], numbers or {})
@@ -370,7 +370,7 @@ def lines(
     most: int | None = None,
     numbers: Callable[[RuleContext], dict[str, Any]] | None = None,
 ) -> Prove:
-    """Make a ``prove`` of nothing but lines of the request: ``PROOF = kit.lines(("select", "the choice"), kit.REUSED)``."""
+    """Make a ``prove`` of only lines of the request: ``PROOF = kit.lines(("select", "the choice"), kit.REUSED)``."""
 
     def prove(s: RuleContext, _: Match) -> Proof:
         r = s.request
@@ -381,17 +381,17 @@ def lines(
 
 
 def stated(session: Session, name: IncidentName) -> Incident | None:
-    """Return the first line of this kind that states something by itself."""
+    """Return the first line of this kind that proves something by itself."""
     return session.incidents.get(name)
 
 
 def unfinished(session: Session) -> bool:
-    """No request is in the log from its start to its end: its lines have to speak for themselves."""
+    """Whether no request is in the log from start to end, so that single lines are the only proof."""
     return session.n_whole == 0
 
 
 def said_by(setting: Setting | None, label: str) -> list[Line]:
-    """Return the line that says how the server is set, where the log has it."""
+    """Return the line that shows how the server is set, if the log has it."""
     if setting is None or setting.line is None or not setting.text:
         return []
     return [(Mark(setting.line, setting.text), label)]
@@ -405,7 +405,7 @@ def n(value: float | str | None) -> str:
 
 
 def token(place: float | str | None) -> str:
-    """Name a place in a prompt: ``token 58``, and ``about token 58`` for ``~58``, which is known from its text alone."""
+    """Name a place in a prompt: ``token 58``, and ``about token 58`` for ``~58``, a place known only from its text."""
     return f"about token {place[1:]}" if _is_about(place) else f"token {n(place)}"
 
 
@@ -419,7 +419,7 @@ def _is_about(place: float | str | None) -> TypeGuard[str]:
 
 
 def length(request: Request, field: Literal["prompt_tokens", "held_tokens"]) -> str:
-    """Write a length of a request with what is known of it: ``2,104``, ``at least 2,104``, ``about 2,100``."""
+    """Write a length of a request with its certainty: ``2,104``, ``at least 2,104``, ``about 2,100``."""
     low, high = request.between.get(field, (None, None))
     found: int | None = getattr(request, field)
     if low is None:
@@ -430,7 +430,7 @@ def length(request: Request, field: Literal["prompt_tokens", "held_tokens"]) -> 
 
 
 def recomputed(group: MatchGroup) -> str:
-    """Write the tokens of a finding, or the bounds that the log leaves them."""
+    """Write the tokens of a finding, or their bounds in the log."""
     if group.at_most <= group.tokens:
         return f"{n(group.tokens)} tokens recomputed"
     if not group.tokens:
@@ -439,7 +439,7 @@ def recomputed(group: MatchGroup) -> str:
 
 
 def checkpoints(count: int) -> str:
-    """Write that all of them are, e.g. ``both checkpoints are``, to go before where."""
+    """Write that all checkpoints are somewhere, e.g. ``both checkpoints are``, before the place."""
     return (
         "the only checkpoint is"
         if count == 1

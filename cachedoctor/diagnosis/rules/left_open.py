@@ -1,4 +1,4 @@
-"""What a finding that is not certain leaves open, worked out from its request where the rule itself names nothing."""
+"""Names what a finding without high confidence leaves open, from its request, if the rule itself names nothing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _CHANGED = ("prefix-diverges-early", "history-rewritten")
 
 
 def left_open(code: str, group: MatchGroup, ruled_out: list[RuledOut]) -> list[RuledOut]:
-    """What is ruled out and what is not, of a finding below high confidence: one look-alike at least is named as open."""
+    """Look-alikes of a finding below high confidence, excluded or still possible: at least one is still possible."""
     if any(other.is_open for other in ruled_out):
         return ruled_out
     r = group.worst_request

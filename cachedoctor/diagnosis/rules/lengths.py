@@ -1,4 +1,4 @@
-"""What the lengths of prompts let us know: of the RAM prompt cache, of conversations in turn and of separate prompts."""
+"""What prompt lengths show: about the RAM prompt cache, alternating conversations and separate prompts."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ KEY = "separate"
 
 
 def takes_turns(s: kit.RuleContext) -> bool:
-    """Without a RAM cache, growing conversations in turn have the lengths of one that changes its head."""
+    """Whether, without a RAM cache, alternating growing conversations have the lengths of one that changes its head."""
     prompt = s.request.prompt_tokens or 0
     last = s.history[-1].seen.released_tokens if s.history else None
     return last is not None and prompt - last >= GROWS * prompt and goes_on_earlier(s)
 
 
 def goes_on_earlier(s: kit.RuleContext) -> bool:
-    """Whether, without a RAM cache, a prompt may continue what its slot held before the last turn."""
+    """Whether, without a RAM cache, a prompt may continue its slot's content before the last turn."""
     prompt = s.request.prompt_tokens or 0
     earlier = (turn.seen.released_tokens for turn in s.history[:-1])
     return s.setup.ram == "off" and any(held is not None and held <= prompt for held in earlier)
 
 
 def copy_refused(s: kit.RuleContext) -> bool:
-    """The thread's last state was saved to RAM, and the cache did not give it back: the new prompt does not match it."""
+    """The thread's last state was saved to RAM but not restored: the new prompt does not match it."""
     r, facts, before = s.request, s.facts, s.slot_before
     if r.ram_refused:
         return True
@@ -64,11 +64,11 @@ def copy_refused(s: kit.RuleContext) -> bool:
 
 
 def perhaps_separate(s: kit.RuleContext, code: str) -> bool:
-    """Whether what the server lost may be no more than the beginning of completions of code, for which a chat's
-    checkpoints are not made, or of a text with several ends, which it lost once for all of them.
+    """Whether the server may have lost no more than the beginning of completions, or of a text with several endings.
 
-    Forms after one instruction lose the instruction each time, which newer builds keep: that is more than a note. What
-    later prompts show counts for those before them: ``code`` is that of the rule that asks.
+    A chat's checkpoints are not made for completions, and several endings lose their text once. Forms after one
+    instruction lose the instruction each time, which newer builds keep: that is more than a note. Later prompts also
+    decide for earlier ones: ``code`` is the code of the checking rule.
     """
     if s.is_settled(code):
         return True
@@ -78,22 +78,22 @@ def perhaps_separate(s: kit.RuleContext, code: str) -> bool:
 
 
 def noted(s: kit.RuleContext, code: str, match: kit.Match) -> kit.Match:
-    """What a rule says of the server, as a note where prompts may be separate."""
+    """A rule's match, lowered to a note if prompts may be separate."""
     if perhaps_separate(s, code):
         match.key, match.severity, match.settles = KEY, "note", True
     return match
 
 
 def left_open(g: kit.MatchGroup) -> list[kit.RuledOut]:
-    """What such a note leaves open."""
+    """Look-alikes that remain possible for such a note."""
     return [OPEN] if g.worst.key == KEY else []
 
 
 def one_form(s: kit.RuleContext) -> bool:
-    """Whether all prompts part at one place in the first, and have one length, or grow and shrink, or do not grow beside
-    another conversation: texts of one form after one instruction.
+    """Whether the prompts are texts of one form after one instruction.
 
-    A client that drops old messages leaves prompts of different lengths, or each shorter than the last.
+    All diverge at one place in the first prompt, and have one length, or grow and shrink, or do not grow beside another
+    conversation. A client that drops old messages leaves prompts of different lengths, or each shorter than the last.
     """
     if not s.history or not in_first_prompt(s):
         return False
@@ -106,22 +106,24 @@ def one_form(s: kit.RuleContext) -> bool:
 
 
 def constant_end(s: kit.RuleContext, least: int) -> bool:
-    """Whether every prompt, ``least`` of them at least, inserts its new text before an end that stays the same, and none
-    continued the one before: an editor that asks for completions does so, of which nobody could have reused more.
+    """Whether every prompt (at least ``least``) inserts its new text before an unchanged end, and continues none.
 
-    A client that moves an instruction of one length to the newest message looks the same.
+    Editors that ask for completions do this; nothing could have reused more. A client that moves an instruction of one
+    length to the newest message looks the same.
     """
     return ends_alike([*s.history, s.request], least)
 
 
 def cursor_moves(s: kit.RuleContext) -> bool:
-    """Whether an editor sent these prompts, by the last of them."""
+    """Whether an editor sent the last of these prompts."""
     return typed([*s.history, s.request][-TYPED:])
 
 
 def typed(turns: Sequence[kit.Request]) -> bool:
-    """Whether what follows the place where prompts part stays or gets shorter, time after time, while that place moves on:
-    somebody types, and an editor sends the text before the cursor, and then the text after it."""
+    """Whether the text after the divergence keeps its length or shrinks each time, while the divergence moves forward.
+
+    A user types, and the editor sends the text before the cursor and then the text after it.
+    """
     places = [turn.common_prefix_tokens or 0 for turn in turns]
     rests = [(turn.reference_tokens or 0) - place for turn, place in zip(turns, places, strict=True)]
     return (
@@ -135,15 +137,16 @@ def typed(turns: Sequence[kit.Request]) -> bool:
 
 
 def ends_alike(turns: Sequence[kit.Request], least: int) -> bool:
-    """Whether each of these prompts parts from the one before at an end of one length."""
+    """Whether each of these prompts diverges from the previous one before an end of one length."""
     ends = [(a.prompt_tokens or 0) - (b.common_prefix_tokens or 0) for a, b in pairwise(turns)]
     return len(ends) >= least and min(ends) > SAME_PLACE and max(ends) - min(ends) <= SAME_LENGTH
 
 
 def in_variants(s: kit.RuleContext) -> bool:
-    """Whether the prompts before were one text with one end after another, three at least, and none continued the last.
+    """Whether at least three earlier prompts were one text with different endings, and none continued the last one.
 
-    Translations of a text are, and endings of a question. The next text shares only the instruction with them. Prompts of a conversation, too, part at one place if a value there changes; but they grow.
+    Translations of a text are such prompts, and endings of a question. The next text shares only the instruction with
+    them. Prompts of a conversation also diverge at one place if a value there changes, but they grow.
     """
     pairs = [pair for pair in pairwise(s.history) if _part_alike(*pair)]
     grows = all((after.prompt_tokens or 0) > (before.prompt_tokens or 0) + SAME_LENGTH for before, after in pairs)
@@ -158,7 +161,7 @@ def _part_alike(before: kit.Request, after: kit.Request) -> bool:
 
 
 def in_first_prompt(s: kit.RuleContext) -> bool:
-    """The prefix ends inside the first prompt: a new conversation with the same system prompt parts there as well."""
+    """The prefix ends inside the first prompt, where a new conversation with the same system prompt diverges too."""
     return s.history[0].prompt_tokens is None or (s.lcp or 0) < s.history[0].prompt_tokens if s.history else True
 
 

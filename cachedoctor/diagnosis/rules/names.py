@@ -1,4 +1,4 @@
-"""Codes and names of the rules, as the names of their files say them, and how a user may call them.
+"""Codes and names of the rules, from the names of their files, and the spellings that users may use.
 
 Imports nothing but the standard library: shell completion waits for it.
 """
@@ -32,7 +32,7 @@ _PREFIX = late(r"CD\d{0,2}")
 
 
 class Former(NamedTuple):
-    """A rule that was made part of others: its code and its name keep their meaning for users."""
+    """A rule that was merged into others: its code and its name keep their meaning for users."""
 
     code: str
     name: str
@@ -58,7 +58,7 @@ def modules() -> tuple[str, ...]:
 
 
 def path(module: str) -> str:
-    """Where a rule module is below the folder of the rules, without its ending: ``client/cd101_billing_header``."""
+    """Path of a rule module below the folder of the rules, without its ending: ``client/cd101_billing_header``."""
     return f"{FAMILIES[module[2]]}/{module}"
 
 
@@ -69,7 +69,7 @@ def identify(module: str) -> tuple[str, str]:
 
 
 def family_engine(module: str) -> str:
-    """Engine whose sessions the rules in the folder of ``module`` are about: ``vllm``, ``sglang``, else ``llama.cpp``."""
+    """Engine of the sessions that rules in the folder of ``module`` check: ``vllm``, ``sglang``, else ``llama.cpp``."""
     from cachedoctor.knowledge.engines import ENGINES
 
     folder = FAMILIES[identify(module)[0][2]]
@@ -101,7 +101,7 @@ def pages(wanted: str) -> list[Path]:
 
 
 def matching(word: str) -> frozenset[str]:
-    """Codes that ``word`` stands for: a code, a name, or the beginning of codes (``CD1``); none for an unknown one."""
+    """Codes that ``word`` selects: a code, a name, or the beginning of codes (``CD1``); none if unknown."""
     key = word.upper()
     if _PREFIX.fullmatch(key):
         return frozenset(code for code, _ in names() if code.startswith(key))
@@ -110,13 +110,13 @@ def matching(word: str) -> frozenset[str]:
 
 
 def former(word: str) -> list[Former]:
-    """Rules of this code or name that were made part of others."""
+    """Rules of this code or name that were merged into others."""
     key = word.upper().replace("_", "-")
     return [gone for gone in FORMER if key in (gone.code, gone.name.upper())]
 
 
 def nearest(word: str, others: Iterable[str] = ()) -> str:
-    """Words for the rule, or the one of ``others``, that is spelt most like ``word``."""
+    """Name the rule, or the one of ``others``, with the most similar spelling to ``word``."""
     from difflib import get_close_matches
 
     known = {spelling.lower(): f"{code} {name}" for code, name in names() for spelling in (code, name)}
@@ -126,7 +126,7 @@ def nearest(word: str, others: Iterable[str] = ()) -> str:
 
 
 def refuse_unknown(words: Iterable[str], where: str = "") -> None:
-    """Raise ``CacheDoctorError`` for the first word that stands for no rule; ``where`` it was written."""
+    """Raise ``CacheDoctorError`` for the first word that selects no rule; ``where``: where it was written."""
     from cachedoctor.model import CacheDoctorError
 
     for word in dict.fromkeys(words):
@@ -137,10 +137,10 @@ def refuse_unknown(words: Iterable[str], where: str = "") -> None:
 def switched_off(select: Sequence[str] | None, ignore: Sequence[str]) -> frozenset[str]:
     """Codes that are not selected (None: all are), or ignored.
 
-    The longer beginning of a code has the last word.
+    The longer beginning of a code decides.
 
-    ``select`` CD101 with ``ignore`` CD1 leaves CD101 on; of two that are as long, ``ignore`` wins. A former code selects
-    what it is part of. It ignores nothing: its successors report other causes too, which nobody asked to hide.
+    ``select`` CD101 with ``ignore`` CD1 leaves CD101 on; of two with equal lengths, ``ignore`` wins. A former code
+    selects its successors. It does not ignore them, because they also report other causes, which nobody asked to hide.
     """
     chosen = {code: 0 for code, _ in names()} if select is None else _precision(_with_successors(select))
     left_out = _precision(ignore)

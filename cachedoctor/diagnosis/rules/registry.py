@@ -1,6 +1,6 @@
-"""The rules, found by the names of their files, and which of them are asked about a request, by the signs it shows.
+"""Finds the rules by the names of their files, and selects those to check for a request by its signs.
 
-A look at signs is cheap: most causes need something that most requests do not have.
+Checking signs is cheap: most causes need something that most requests do not have.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ def load() -> tuple[list[AnyRule], list[Broken]]:
 
 
 def in_order(rules: list[AnyRule]) -> list[AnyRule]:
-    """Order the rules so that each comes after those that it gives way to, or is said with.
+    """Order the rules so that each comes after the rules that take precedence over it or that it needs.
 
     Raises:
-        ValueError: some give way to each other.
+        ValueError: some take precedence over each other.
     """
     ordered: list[AnyRule] = []
     waiting = list(rules)
@@ -114,7 +114,7 @@ PlannedRule = tuple[RequestRule, frozenset[str], frozenset[str], frozenset[str]]
 
 
 class Plan:
-    """Which rules are asked about which signs."""
+    """Which rules are checked for which signs."""
 
     def __init__(self, rules: Iterable[AnyRule]) -> None:
         self._rules = [
@@ -125,7 +125,7 @@ class Plan:
         self._asked: dict[tuple[SignName, ...], list[PlannedRule]] = {}
 
     def rules(self, signs: tuple[SignName, ...]) -> list[PlannedRule]:
-        """Rules for a request with these signs, in their order; where its text is known, every rule of a loss."""
+        """Rules for a request with these signs, in order; if its text is known, every rule of a loss."""
         found = self._asked.get(signs)
         if found is None:
             shown = frozenset(signs) | (OF_LOSS if "text" in signs else frozenset())

@@ -1,6 +1,6 @@
-"""What follows from the facts of a server, and what its build had to reuse of a request, given what the log shows it held.
+"""Conclusions from the facts of a server, and the tokens that its build had to reuse of a request.
 
-Does not look at what was really reused: that is what the answer is compared with.
+Does not use the real reuse: the answer is compared with it.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ PRINTS_CHECKS = 8352
 
 
 class Setup:
-    """Facts of a server, and what follows from them."""
+    """Facts of a server, and conclusions from them."""
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
 
     @cached_property
     def rewinds_badly(self) -> bool | None:
-        """Whether the memory needs checkpoints to go back (SWA, hybrid, recurrent); None when unknown."""
+        """Whether the memory needs checkpoints to go back (SWA, hybrid, recurrent); None if unknown."""
         f = self.facts
         if f.memory is not None:
             return f.memory != "attention" and not (f.memory == "swa" and f.setting("swa_full") is True)
@@ -35,8 +35,10 @@ class Setup:
 
     @cached_property
     def ram(self) -> Literal["on", "off"] | None:
-        """The RAM prompt cache, on or off: by a start-up line, by updates that appear, or that never appear at a level
-        that would show them."""
+        """Whether the RAM prompt cache is on.
+
+        Known from a start-up line, from its updates, or from missing updates at a level that would show them.
+        """
         f = self.facts
         if f.at_least(6629) is False:
             return "off"  # the cache came with PR #16391, between b6628 and b6751
@@ -55,7 +57,7 @@ class Setup:
 
     @cached_property
     def ram_keeps_all(self) -> bool:
-        """The RAM prompt cache is on, and nothing is known to have left it or to have been too large for it."""
+        """Whether the RAM prompt cache is on, and no prompt is known to have left it or to have been too large."""
         return self.ram == "on" and self.facts.ram_kept_all()
 
     # ---- for the replay of decisions
@@ -72,7 +74,7 @@ class Setup:
 
     @cached_property
     def prints_checks(self) -> bool | None:
-        """Every checkpoint that is checked is printed, where the search is; None where the build leaves it open."""
+        """Whether every checked checkpoint is printed together with the search; None if the build is not certain."""
         return self.facts.at_least(PRINTS_CHECKS)
 
     @cached_property
@@ -82,13 +84,13 @@ class Setup:
 
     @cached_property
     def swa(self) -> int | None:
-        """Sliding window as the start-up lines show it, tokens."""
+        """Sliding window by the start-up lines, in tokens."""
         found: int | None = self.facts.setting("n_swa")
         return found
 
     @cached_property
     def window(self) -> int | None:
-        """Sliding window as request lines show it, or else start-up lines, tokens."""
+        """Sliding window by request lines, or else by start-up lines, in tokens."""
         return self.facts.window if self.facts.window is not None else self.swa
 
 
@@ -97,7 +99,7 @@ ROUNDING = 64
 
 
 class Replay(msgspec.Struct, frozen=True):
-    """What the server had to reuse."""
+    """The tokens that the server had to reuse."""
 
     least: int | None = None
     most: int | None = None
@@ -110,7 +112,7 @@ class Replay(msgspec.Struct, frozen=True):
 
     @property
     def answer(self) -> tuple[int | None, tuple[str, ...]]:
-        """Tokens reused, when they are known exactly, and what the log lacks where they are not."""
+        """Tokens reused if they are known exactly, and what the log lacks if they are not."""
         if self.least is not None and self.least == self.most:
             return self.least, self.missing
         return None, self.missing or ("common_prefix",)
@@ -124,7 +126,7 @@ _UNKNOWN = Replay(missing=("common_prefix",))
 
 
 def replay(request: Request, setup: Setup) -> Replay:
-    """Decide again, for every build that the server may be and every common prefix that the log leaves possible.
+    """Repeat the decision for every possible build of the server and every possible common prefix.
 
     Those that would have printed other lines than the log has are left out, unless all would have.
     """
@@ -161,9 +163,9 @@ def replay(request: Request, setup: Setup) -> Replay:
 
 
 def would_reuse(request: Request, setup: Setup, build: int) -> int | None:
-    """Tokens that a server of ``build`` would have reused of what this one held; None when the log does not show.
+    """Tokens that a server of ``build`` would have reused of this slot's content; None if the log does not show it.
 
-    A list of looked-at checkpoints ends at the one that was restored: what lies after it is unknown.
+    A list of checked checkpoints ends at the restored one: everything after it is unknown.
     """
     try:
         commons = _common(request, setup, build)
@@ -179,7 +181,7 @@ def would_reuse(request: Request, setup: Setup, build: int) -> int | None:
 
 
 def agrees(found: Decision, request: Request, setup: Setup) -> bool:
-    """Whether the server would have printed what it printed: a search or none, the threshold, the checkpoint taken."""
+    """Whether the server would have printed the same lines: a search or none, the threshold, the checkpoint."""
     if not shown(request, setup):
         return True
     if found.searched != searched(request):

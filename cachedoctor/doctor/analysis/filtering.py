@@ -135,7 +135,7 @@ class _Found:
     def hint(self) -> str:
         """Say which tasks and slots there are."""
         slots = ", ".join(map(str, sorted(self._slots)[:_NAMED])) + (" ..." if len(self._slots) > _NAMED else "")
-        where = f"the log's tasks are {self._tasks[0]} to {self._tasks[-1]}, its slots {slots}"
+        where = f"the log has tasks {self._tasks[0]} to {self._tasks[-1]}, and slots {slots}"
         return f"{where}; cachedoctor analyze LOG -o requests.csv lists all requests with their times"
 
 
@@ -204,7 +204,7 @@ class _Clock:
             hint = (
                 "the log's clock counts from the server start; give +90s or +1h30m"
                 if since_start
-                else "select by --task"
+                else "select requests with --task"
             )
             raise CacheDoctorError(f"{option}: the log has no timestamps with a date", hint)
         given = _GIVEN.fullmatch(text)
@@ -219,7 +219,7 @@ class _Clock:
 
     def _after_start(self, option: str, text: str) -> Callable[[RequestRow], bool]:
         if self._unclocked == self._all:
-            hint = "give a date or a time of day" if self._untimed < self._all else "select by --task"
+            hint = "give a date or a time of day" if self._untimed < self._all else "select requests with --task"
             raise CacheDoctorError(f"{option}: the log's clock does not count from the server start", hint)
         found = _AFTER_START.fullmatch(text)
         if found is None:

@@ -56,7 +56,7 @@ _GIVE = {
         "Also give the lines of ollama's runner: `loading cache slot`, `cache hit`, or lines that begin with "
         "`slot`. These lines need OLLAMA_DEBUG=1 in the server's environment."
     ),
-    _KOBOLD: "Give the lines with CtxLimit: after each reply. "
+    _KOBOLD: "Give the lines with CtxLimit:, which follow each reply. "
     'In "Processing Prompt (a / b tokens)" b counts the computed tokens, not the prompt length.',
     _MLX: 'Give the developer log with its lines "Prompt cache restore: cached_tokens=".',
     _OMLX: 'Give the oMLX lines "prefix cache: request ... re-prefills N of N tokens (reused N)", which show where '
@@ -81,7 +81,7 @@ _SIGNS = tuple(
         (rb"\b(?:Prefill|Decode) (?:started|progress|completed): request=\S{1,80} ", _MLX_VLM),
         (
             rb"^(?:# (?:HELP|TYPE) )?" + METRICS_OF_LLAMA.encode() + rb":\w{3,80}(?:\{| +\w|[ \t]*$)",
-            "/metrics of llama-server, which does not count reused tokens; its log does",
+            "/metrics of llama-server, which does not count reused tokens; the log of the server does",
         ),
         (
             rb"^(?:# (?:HELP|TYPE) )?(?:" + PATTERN.encode() + rb"):\w{3,80}(?:\{| +\w|[ \t]*$)",

@@ -101,7 +101,7 @@ def _values(found: list[Any]) -> str:
 
 def _traffic(old: Tally, new: Tally) -> Iterator[Difference]:
     if _apart(old.median_length, new.median_length, _LENGTH):
-        caveat = "the prompts differ, which alone can change tokens and times per request"
+        caveat = "prompts of different length alone can change tokens and times per request"
         yield Difference("median prompt", _tokens_config_diff(old), _tokens_config_diff(new), caveat)
     was, now = _turns(old), _turns(new)
     if _apart(was, now, _LENGTH):
@@ -113,7 +113,7 @@ def _traffic(old: Tally, new: Tally) -> Iterator[Difference]:
         yield Difference("requests with unknown reuse", f"{was:.0%}", f"{now:.0%}", caveat)
     was, now = _speed(old), _speed(new)
     if _apart(was, now, _SPEED):
-        caveat = "the machine's speed differs, which alone can change times"
+        caveat = "a machine of different speed alone can change times"
         yield Difference("computed prompt tokens per second", f"{was:,.0f}", f"{now:,.0f}", caveat)
 
 
@@ -318,5 +318,5 @@ def _chance(seen: FindingSide | None, requests: int, other: str) -> str:
     if (1 - rate) ** requests <= _CHANCE:
         return ""
     noun = "request" if requests == 1 else "requests"
-    hit = f"the finding hit {min(seen.count, seen.requests):,} of {seen.requests:,} requests"
-    return f"may be chance: {hit}, and the {requests:,} {noun} of {other} may have missed it"
+    hit = f"the finding affected {min(seen.count, seen.requests):,} of {seen.requests:,} requests"
+    return f"may be chance: {hit}; the {requests:,} {noun} of {other} may be too few to show it"

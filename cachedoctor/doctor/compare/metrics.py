@@ -109,12 +109,12 @@ def _verdict(
 ) -> tuple[Direction, str]:
     if was is None or change is None:
         side = "BEFORE" if was is None else "AFTER"
-        return "unsure", f"{side} has no request with this number"
+        return "unsure", f"no request of {side} has this measure"
     if interval is None:
         fewest = min(counts)
         side = "each side" if counts[0] == counts[1] else "the side BEFORE" if counts[0] == fewest else "the side AFTER"
         noun = _NOUNS[piece][fewest != 1]
-        return "unsure", f"only {fewest:,} {noun} on {side}, {bootstrap.FEWEST} are needed"
+        return "unsure", f"only {fewest:,} {noun} on {side}, at least {bootstrap.FEWEST} are needed"
     small = _SMALL if kind.unit == "share" else _SMALL * abs(was)
     if -small <= interval.low and interval.high <= small:
         return "same", "the difference is certainly small"

@@ -40,7 +40,7 @@ def field_reading(row: Message, name: str, raw: bytes | None, known: Field | Non
 def paired(name: str, value: str, known: Field | None) -> Reading:
     """Put a pair that the line itself names into words; newer versions print pairs that are not known."""
     if known is None:
-        return Reading(name, name, value, "", "unknown: no checked version prints this line")
+        return Reading(name, name, value, "", "unknown: no checked version prints this field")
     return Reading(name, name, value, known.unit, known.meaning, _here(known, value))
 
 
@@ -244,7 +244,7 @@ def _of_program(engine: str, program: str, row: Message, event: Event, origin: s
         ],
         first=1,
         last=1,
-        builds="variants of other versions mean the same",
+        builds="other versions print variants with the same meaning",
         levels=[Level(1, 1, "unknown level", "as printed by the program")],
         analyzed=True,
         sample=row.sample,

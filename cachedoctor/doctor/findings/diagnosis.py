@@ -385,6 +385,8 @@ def _changed(claim: str, found: PromptDiff | None, count: int) -> str:
 def _overlap(group: MatchGroup) -> str:
     """Say which of the tokens another finding has, too: in all that could be avoided they count once."""
     parts = [f"{n(tokens)} are also counted under {code}" for code, tokens in sorted(group.shared.items())]
+    if group.shared and set(group.shared.values()) == {group.tokens}:
+        return f"; all of these tokens are also counted under {' and '.join(sorted(group.shared))}"
     return f"; of these tokens, {' and '.join(parts)}" if parts else ""
 
 

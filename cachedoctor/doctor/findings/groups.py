@@ -137,7 +137,7 @@ class FindingGroups:
 
     @property
     def avoidable_tokens(self) -> int:
-        """Tokens that the fixes would have saved, each counted once however many causes it has."""
+        """Tokens that the fixes would have saved; a token with several causes is counted once."""
         return self._tokens + sum(self._whole(said)[0] for said in self._waiting.values())
 
     @property

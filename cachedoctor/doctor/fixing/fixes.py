@@ -305,7 +305,7 @@ def fixes(
         if line is not None and hides.names and one.options:
             variables = " ".join(f"${name}" for name in hides.names)
             one.notes.append(
-                f"keys in the command line are not shown: set {variables}, or replace the variables with the values"
+                f"keys in the command line are replaced with variables: set {variables}, or write the keys instead"
             )
         if is_anothers:
             one.notes.append("the given command line starts a different server and was ignored")
@@ -459,14 +459,14 @@ def _costs(options: Sequence[OptionChange], session: Session | None) -> list[str
     values = {key_of(c): int(c.value) for c in options if c.value is not None and c.value.isdigit()}
     if (mib := values.get("cache_ram")) is not None:
         now = session.setting("cache_ram_mib") if session is not None else None
-        has = f", now {now:,}" if isinstance(now, int) and now >= 0 else ""
-        found.append(f"--cache-ram: up to {mib:,} MiB of main memory{has}, no VRAM")
+        has = f" (now {now:,} MiB)" if isinstance(now, int) and now >= 0 else ""
+        found.append(f"--cache-ram needs up to {mib:,} MiB of main memory{has}, and no VRAM")
     if (count := values.get("ctx_checkpoints")) is not None and session is not None:
         size, slots = session.sizes.checkpoint, values.get("parallel") or session.n_slots
         if size and slots:
-            found.append(f"--ctx-checkpoints: up to {count * slots * size:,.0f} MiB of main memory for {slots} slots")
+            found.append(f"--ctx-checkpoints needs up to {count * slots * size:,.0f} MiB of main memory in all slots")
     if (context := values.get("ctx_size")) is not None and session is not None:
         now = session.setting("n_ctx")
         has = f" instead of {now:,}" if isinstance(now, int) else ""
-        found.append(f"--ctx-size: KV memory for {context:,} tokens{has}")
+        found.append(f"--ctx-size needs KV memory for {context:,} tokens{has}")
     return found

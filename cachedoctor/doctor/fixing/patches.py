@@ -115,7 +115,7 @@ def patch(
         raise CacheDoctorError(f"{path}: has both CRLF and LF line ends", "convert the file to one kind of line end")
     new = edited(text.replace("\r\n", "\n"), path, launcher, asked)
     new = new.replace("\n", "\r\n") if crlf else new
-    notes += [*fix.notes, *(f"takes {cost}" for cost in fix.costs)]
+    notes += [*fix.notes, *fix.costs]
     name = where = _printable(path)
     if new != text and os.path.basename(name) != name and name.startswith(os.pardir):
         name = os.path.basename(name)  # neither patch nor git apply leave the folder they run in
@@ -183,6 +183,6 @@ def by_name(path: str, text: str) -> Launcher:
         kind = yaml_file.kind_of(text)
         if kind is None:
             what = f"{path}: is not a compose, Kubernetes or llama-swap file"
-            raise CacheDoctorError(what, "name the program that reads the file with --launcher")
+            raise CacheDoctorError(what, "use --launcher to name the program that reads the file")
         return kind
     return "systemd" if "ExecStart=" in text else "shell"

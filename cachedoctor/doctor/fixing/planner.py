@@ -221,7 +221,8 @@ def _another_value(remedy: Remedy, claimed: int, replayed: _TriedServer) -> list
         return []
     options, trial, value = max(good, key=lambda one: one[1].saved)
     text = (
-        f"Require more similarity before a slot in use is taken. Among the values replayed on this log, {value} "
+        f"Require more similarity before a prompt takes a slot that is in use. Among the values replayed on "
+        f"this log, {value} "
         "is the best, and no conversation reuses less than before."
     )
     return [Remedy(text, options=options, replay=replayed.answer(claimed, trial.saved))]

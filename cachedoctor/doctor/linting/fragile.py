@@ -17,7 +17,9 @@ from cachedoctor.prompts.recognisers import generated_values
 from cachedoctor.prompts.recognisers import generated_values as stamps
 from cachedoctor.redaction.secrets import hidden
 
-_DEPENDS = Advice("Hybrid and recurrent models need a checkpoint before the change; sliding-window models may.")
+_DEPENDS = Advice(
+    "Hybrid and recurrent models need a checkpoint before the change; sliding-window models may need one too."
+)
 _OF_BRANCHES = ("message-edited", "message-removed", "message-inserted")
 
 
@@ -93,7 +95,7 @@ _WORDS: dict[HintKind, tuple[str, str]] = {
         "random-id",
     ),
     "unsorted-tools": (
-        "the tools are not sorted by name; lists from a set or from several servers change their order",
+        "the tools are not sorted by name; a list that comes from a set or from several servers can change its order",
         "tools-reordered",
     ),
 }

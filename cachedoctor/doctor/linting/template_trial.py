@@ -80,7 +80,7 @@ SCRIPTS = (
         "Are plain turns only appended?",
         [_SYSTEM, _ASKED], [_SYSTEM, _ASKED, _REPLY, _AGAIN],
         "plain turns are only appended",
-        "later turns render a reply differently from its start, so the reply is recomputed in every turn",
+        "a reply is rendered differently in later turns, from its first token on, so every turn recomputes the reply",
     ),
     Script(
         "tools",
@@ -95,7 +95,8 @@ SCRIPTS = (
         "Does reasoning that the client sends back stay in the prompt?",
         _LOOP, [*_LOOP, _thinking(_REPLY), _AGAIN],
         "reasoning of earlier turns stays in the prompt",
-        "the template drops reasoning of earlier turns at the next user message: everything after it is recomputed",
+        "the template drops reasoning of earlier turns at the next user message: everything after the reasoning "
+        "is recomputed",
         _REASONING, tools=True,
     ),
     Script(

@@ -104,7 +104,11 @@ def _option(name: str, value: str | None, build: int) -> tuple[str, Any]:
         raise CacheDoctorError(f"{name}: the replay does not support this option", "remove the option")
     if spelt.exists(build, build) is False:
         other = None if lacking(option, build, build) else name_for(option, build, build)
-        hint = f"build b{build} names the option {other}" if other else f"the option exists as {by_build(option)}"
+        hint = (
+            f"the name of the option in build b{build} is {other}"
+            if other
+            else f"the option exists as {by_build(option)}"
+        )
         raise CacheDoctorError(f"{name}: b{build} has no {written}", hint)
     read = _value(option, value, on)
     if read is None:

@@ -157,7 +157,7 @@ def _refuse(evidence: ServerTraffic, found: ReplayFit) -> None:
         raise CacheDoctorError(
             f"the replay does not reproduce the log: {found.equal:,} of {found.requests:,} requests have "
             f"the same reuse, and the replay is off by {share:.1f} % of the prompt tokens "
-            f"(more than {100 * MOST_WRONG:.0f} %)",
+            f"(the limit is {100 * MOST_WRONG:.0f} %)",
             _hint(evidence),
             _REFUSED,
         )

@@ -142,7 +142,7 @@ def _refuse_unlike(session: Session) -> None:
     for reason, there in _unlike(session):
         if there:
             raise _refused(
-                f"{reason} is not replayed", "the replay supports only full attention on one engine", session
+                f"the replay does not support {reason}", "only full attention on one engine is supported", session
             )
     if any(one.since == "reset" for one in session.periods):
         raise _refused(

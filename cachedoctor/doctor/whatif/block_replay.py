@@ -150,7 +150,7 @@ class BlockReplay:
             f"the replay does not reproduce the {'log' if sums else 'responses'}: "
             f"the replay reuses {fit.replay_reused_tokens:,} tokens, the server "
             f"{fit.server_reused_tokens:,}; the difference is {share:.1f} % of the prompt tokens "
-            f"(more than {100 * most:.0f} %)",
+            f"(the limit is {100 * most:.0f} %)",
             self._hint(), REFUSED,
         )  # fmt: skip
 
@@ -158,7 +158,7 @@ class BlockReplay:
         if self.evidence.setup.tokens is None:
             size = OPTIONS[self.evidence.setup.engine][1].name
             return f"set the cache size with --ran {size}=N; the log does not show it"
-        return "check that the bodies are complete and in the order sent; they are replayed one by one"
+        return "check that the bodies are complete and in the order sent; the replay takes one body after the other"
 
     def server(self) -> ReplayAccount:
         """Sum up what the server said."""

@@ -79,7 +79,7 @@ def write(evidence: ServerTraffic | BlockTraffic, out: IO[bytes]) -> list[str]:
         notes.append(f"for {unknown:,} requests the reply length is unknown, so output_length is {_LEAST_OUTPUT}")
     if isinstance(evidence, BlockTraffic) and unknown < len(outputs):
         notes.append(
-            f"of {len(outputs) - unknown:,} requests output_length counts only the part of the reply that the "
+            f"for {len(outputs) - unknown:,} requests output_length counts only the part of the reply that the "
             "client sent back"
         )
     left_out = evidence.placed.requests_without_length + evidence.placed.bodies_left_out

@@ -1,1 +1,1 @@
-"""What every engine's messages are made of and found by: rows, patterns, scanners."""
+"""Rows, patterns and scanners: how the messages of every engine are described and found."""

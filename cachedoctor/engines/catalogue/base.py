@@ -78,7 +78,7 @@ _shapes: dict[str, _PairShape] = {}
 def as_pairs(raw: bytes) -> dict[str, str]:
     """Split ``Running: 2 reqs, KV usage: 1.0%``; a part without a name belongs to the value before it.
 
-    Where a name comes again, the next line has been glued to this one.
+    If a name is repeated, the next line was glued to this one.
     """
     text = _text(raw)
     shape = _shapes.get(text[:_KEY])
@@ -153,7 +153,7 @@ _WORDS = (r"\S+?", r"[^\s)]*", r"[^\s,()']*", r"[A-Z]+")
 
 
 def value_of(kind: str, raw: bytes) -> Any:
-    """Return what is in a hole of this kind, as an event has it: a number, None for one that cannot be, a text."""
+    """Convert the text of a hole of this kind: to a number, to None for an impossible number, or to text."""
     return _KINDS[kind][1](raw)
 
 
@@ -275,7 +275,7 @@ class Message:
         """Printed again and again for one task; set by the scanner's plan."""
 
     def may_begin(self, text: bytes) -> bool:
-        """Cheap look before a pattern is compiled; ``text`` begins with the message, its blanks collapsed."""
+        """Check cheaply before a pattern is compiled; ``text`` begins with the message, its blanks collapsed."""
         return text.startswith(self._heads)
 
     def _may_stand(self, data: bytes, start: int) -> bool:
@@ -368,7 +368,7 @@ class Message:
 
     @property
     def words(self) -> str:
-        """What is printed after the last field."""
+        """The text that is printed after the last field."""
         return HOLE.split(self._body)[-1]
 
     def level_at(self, build: int) -> str:
@@ -487,7 +487,7 @@ class Catalogue:
 
 
 def group_of(row: Message) -> str:
-    """Where in a line the message of ``row`` stands: after a slot prefix, a server prefix, or bare."""
+    """Where in a line the message of ``row`` is: after a slot prefix, after a server prefix, or bare."""
     if row.component == "slot":
         return "slot"
     return "srv" if row.component in ("srv", "que", "res", "cmn", "spec") else "bare"

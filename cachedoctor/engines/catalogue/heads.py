@@ -46,7 +46,7 @@ def _render(node: dict[str, dict]) -> bytes:  # type: ignore[type-arg]
 
 
 class HeadPattern:
-    """A pattern over many heads, of which a short log needs few: to compile all takes a fifth of its analysis."""
+    """A pattern over many heads, compiled on demand: to compile all takes a fifth of the analysis of a short log."""
 
     def __init__(
         self, groups: Mapping[str, Set[str]], build: Callable[[Mapping[str, bytes], bool], re.Pattern[bytes]]

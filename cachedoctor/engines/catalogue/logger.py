@@ -25,7 +25,7 @@ class Field(msgspec.Struct, frozen=True):
 
 
 class LoggerCatalogue(Catalogue):
-    """Rows found after the end of a prefix, wherever in the line it stands: progress bars may be glued before it."""
+    """Rows found after the end of a prefix, anywhere in the line: progress bars may be glued before the prefix."""
 
     def __init__(self, rows: list[Message], prefix: bytes) -> None:
         """``prefix``: pattern from the begin of a line to the message, without groups, and possessive.
@@ -69,7 +69,7 @@ _HOST = late(rb"[^\n\"]*?INFO:[ \t]{1,6}([0-9.]{7,15}):[^\n]*+\n?+")
 
 
 def hosts(event: Event) -> Mapping[str, int]:
-    """Who asked in the lines of ``ACCESSES``, or in a single line, and how often."""
+    """Client addresses in the lines of ``ACCESSES``, or in a single line, with the number of their requests."""
     host, times = str(event.fields["host"]), len(event.lines)
     if not event.end:
         return {host: 1}
@@ -85,7 +85,7 @@ parts."""
 
 
 class Vocabulary(msgspec.Struct, frozen=True):
-    """One engine; its package has it in a module ``vocabulary`` as ``VOCABULARY``."""
+    """The words that explain the lines of one engine; its module ``vocabulary`` exports them as ``VOCABULARY``."""
 
     engine: str
     """Name of the engine in sessions: ``vllm``."""

@@ -31,7 +31,7 @@ class WithOthers(dict[str, Any]):
 
 
 class Partly(dict[str, object]):
-    """Fields of a line of which some are missing."""
+    """The fields of a line in which some fields are missing."""
 
     def __missing__(self, name: str) -> object:
         raise LacksFieldError(name)
@@ -42,14 +42,14 @@ class LacksFieldError(Exception):
 
 
 class DataPlace(NamedTuple):
-    """Where something is in the data."""
+    """A place in the data."""
 
     start: int
     end: int
 
 
 class Named(msgspec.Struct, frozen=True):
-    """A message of which every field was found by its name, among others."""
+    """A message whose fields were all found by name, among other fields."""
 
     fields: dict[str, DataPlace]
     """What is printed in each, by the names of the row."""
@@ -70,9 +70,9 @@ class _TemplateShape(msgspec.Struct, frozen=True):
 
 
 def by_name(row: Message, data: bytes, start: int) -> Named | None:
-    """Find every field of ``row`` in the message at ``start``; None if one is missing, or no other is there.
+    """Find every field of ``row`` in the message at ``start``; None if one is missing, or if there is no other field.
 
-    A name that is there twice is not a field: lines of two writers run together like that.
+    A name that occurs twice is not a field: this happens when the lines of two writers run together.
     """
     shape = _shape(row)
     words = None if shape is None else shape.words.match(data, start, start + _NAMED_FIELDS_LINE_MAX)
@@ -110,7 +110,7 @@ def _shape(row: Message) -> _TemplateShape | None:
 
 
 def furthest(rows: list[Message], data: bytes, start: int) -> tuple[Message, Named] | None:
-    """The row of which most fields are in the message, and where; None if none has all of its fields there."""
+    """The row with the most fields in the message, and its place; None if no row has all of its fields there."""
     if len(rows) == 1 and _shape(rows[0]) is None:
         return None
     end = data.find(b"\n", start)
@@ -141,7 +141,7 @@ _READING_LINE_MAX = 1 << 12
 
 
 class RowMatch(msgspec.Struct, frozen=True):
-    """A row that fits."""
+    """A row that fits a line."""
 
     row: Message
     fields: list[tuple[str, bytes | None]]
@@ -235,7 +235,7 @@ def _fitted(
 
 
 def nearest(rows: Iterable[Message], line: bytes, start: int | None = None) -> tuple[float, str]:
-    """How like the most similar known message ``line`` is, 0 to 1, and how that message begins; (0, "") for none.
+    """Similarity of ``line`` to the most similar message, from 0 to 1, and the start of that message; (0, "") for none.
 
     ``start``: offset of the message, unless llama-server's prefix comes before it.
     """

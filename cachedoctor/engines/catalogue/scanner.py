@@ -26,7 +26,7 @@ class LinePattern(Protocol):
 
 
 class ScanPlan(msgspec.Struct):
-    """What a scanner delivers."""
+    """The messages that a scanner delivers."""
 
     wanted: frozenset[str]
     """Messages that have a listener."""
@@ -147,12 +147,12 @@ class Scanner:
         return True
 
     def forget(self, slot: int | None = None) -> None:
-        """Tasks whose numbers were seen may come again, on one slot or (another life of the server) on all."""
+        """Forget the task numbers seen on one slot, or on all slots after a restart: the numbers may come again."""
         number = None if slot is None else b"%d" % slot
         self._last = {key: task for key, task in self._last.items() if number not in (None, key[1])}
 
     def singly(self, event: Event) -> Iterator[Event]:
-        """Events of the lines that ``event`` stands for, each read as if the input had been cut around it."""
+        """Events of the lines that ``event`` stands for, each read as if the input had been split around it."""
         for number, line in zip(event.numbers, event.whole.split(b"\n"), strict=True):
             counted, last = self.recognised, self.last_line
             found = list(self.scan(Segment(None, line + b"\n", number)))
@@ -205,7 +205,7 @@ class Scanner:
 
 
 class SingleScanner(Scanner):
-    """Delivers what a scanner with the same plan delivers, and more that is only to be told of."""
+    """Delivers what a scanner with the same plan delivers, and further messages for listeners."""
 
     def __init__(self, catalogue: Catalogue, plan: ScanPlan, more: frozenset[str]) -> None:
         """Begin without a line.

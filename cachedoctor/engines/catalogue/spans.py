@@ -1,6 +1,6 @@
-"""Where the holes of recognised lines are: which bytes are the server's own words, and which a user may have written.
+"""Finds the holes of recognised lines: which bytes are the server's own words, and which a user may have written.
 
-Reads lines as the scanner does, one by one and all of them.
+Reads every line by itself, in the same way as the scanner.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Hole(NamedTuple):
 
 
 class RecognisedLine(NamedTuple):
-    """A line of which at least the head of a message is known. Offsets count in the block."""
+    """A line in which at least the head of a message is recognised. Offsets count in the block."""
 
     start: int
     message: int

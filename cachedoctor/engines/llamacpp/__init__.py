@@ -1,1 +1,1 @@
-"""Engines: what a server's log lines are called and how they fold into requests."""
+"""llama-server: its log messages, and how they become requests."""

@@ -18,10 +18,10 @@ BY_RELEASE, BY_COMPUTED, BY_SHARES = "released - generated + 1", "prompt - proce
 
 
 def by_threshold(seen: Observed, facts: Facts, prompt: int | None) -> Between | None:
-    """Bounds of the common prefix by the threshold that checkpoints were checked against.
+    """Bounds of the common prefix from the threshold against which checkpoints were checked.
 
-    A window that is not known adds to it: then only the lower bound is. A threshold of 0 stands for every prefix inside
-    the window.
+    An unknown window adds to the threshold, so only the lower bound is known. A threshold of 0 stands for every prefix
+    inside the window.
     """
     check = next(iter(seen.checks))
     recurrent = check.pos_min == check.pos_max or facts.memory in ("hybrid", "recurrent")
@@ -38,10 +38,10 @@ def by_threshold(seen: Observed, facts: Facts, prompt: int | None) -> Between | 
 
 
 def by_refusals(seen: Observed, f_keep: float | None) -> tuple[int, int] | None:
-    """Bounds of the common prefix where no line prints the window: from ``f_keep``, and from refused checkpoints.
+    """Bounds of the common prefix if no line prints the window: from ``f_keep``, and from refused checkpoints.
 
-    One that begins before the threshold was refused for its end alone, as builds from b9713 on do: it lies beyond the
-    prefix. None if the two leave more than a tenth of it open, or contradict each other.
+    A checkpoint that begins before the threshold was refused only for its end, as in builds from b9713 on: the end is
+    after the prefix. None if the bounds are more than a tenth apart, or contradict each other.
     """
     if not seen.forced or seen.restore_failed is not None or f_keep is None or not seen.reach:
         return None
@@ -58,7 +58,7 @@ def _window(facts: Facts) -> int | None:
 
 
 def narrowed(first: Between | None, second: Between | None) -> Between | None:
-    """What both leave possible; the first alone where they contradict each other."""
+    """The intersection of both bounds; only the first if they contradict each other."""
     if first is None or second is None:
         return second if first is None else first
     low = max(first[0], second[0])
@@ -67,7 +67,7 @@ def narrowed(first: Between | None, second: Between | None) -> Between | None:
 
 
 def of_share(part: Between, share: float | None) -> Between | None:
-    """Bounds of a whole of which a part is known, and its share, rounded to three decimals."""
+    """Bounds of a whole from a part and its share of the whole, which is rounded to three decimals."""
     if share is None or share <= HALF:
         return None
     high = None if part[1] is None else int(part[1] / (share - HALF))
@@ -75,14 +75,14 @@ def of_share(part: Between, share: float | None) -> Between | None:
 
 
 def of_prompt(length: int | None, similarity: float | None) -> tuple[int, int] | None:
-    """Bounds of what a slot shares with a prompt of known length, by that share."""
+    """Bounds of the common prefix of a slot and a prompt of known length, from the similarity."""
     if not length or similarity is None:
         return None
     return max(0, math.ceil((similarity - HALF) * length)), math.floor((similarity + HALF) * length)
 
 
 def prompt(seen: Observed, prefix: Between | None, similarity: float | None, cached: int | None) -> Between | None:
-    """Bounds of the prompt's length, where no line prints it: from what it shares, its progress, what was computed."""
+    """Bounds of the prompt's length if no line prints it: from common prefix, progress and computed tokens."""
     shared = None if prefix is None else of_share(prefix, similarity) or (prefix[0], None)
     said = seen.progress
     found = shared if said is None else narrowed(_by_progress(said, cached), shared)
@@ -99,7 +99,7 @@ def _by_progress(said: Progressed, cached: int | None) -> Between:
 
 
 def held_between(seen: Observed, prefix: Between | None, f_keep: float | None) -> Between | None:
-    """Bounds of what the slot held, where no line prints it; ``prefix``: what the prompt has in common with it."""
+    """Bounds of the length of the slot's content if no line prints it; ``prefix``: common prefix with the prompt."""
     reach = (seen.reach, None) if seen.reach else None
     return narrowed(None if prefix is None else of_share(prefix, f_keep), reach)
 
@@ -109,7 +109,7 @@ NEAR = 64
 
 
 class TokenCounts(msgspec.Struct, frozen=True, gc=False):
-    """Prompt tokens, reused and computed ones; and how those were derived that the log does not print."""
+    """Prompt, reused and computed tokens, and how the counts that the log does not print were derived."""
 
     prompt: int | None
     cached: int | None
@@ -118,7 +118,7 @@ class TokenCounts(msgspec.Struct, frozen=True, gc=False):
 
 
 class CommonPrefix(msgspec.Struct, frozen=True, gc=False):
-    """The longest common prefix with what the slot held when processing began, in tokens."""
+    """The longest common prefix with the slot's content when processing began, in tokens."""
 
     tokens: int | None
     exact: bool
@@ -132,7 +132,7 @@ class CommonPrefix(msgspec.Struct, frozen=True, gc=False):
 
 
 class SlotContent(msgspec.Struct, frozen=True, gc=False):
-    """What the slot held, and what is known of the common prefix with it, after the choice of the slot is read."""
+    """The slot's content after the choice of the slot, and what is known of its common prefix with the prompt."""
 
     tokens: int | None
     thread: int | None
@@ -151,8 +151,8 @@ def counts(seen: Observed, *, shifted: bool) -> TokenCounts:
     """Complete prompt, cached and processed tokens from each other and from the length at release.
 
     ``prompt = release - (generated - 1)``, ``cached = prompt - processed``: the last sampled token never enters the
-    slot. Wrong after a context shift, which is why nothing is derived then. A forced re-processing reuses nothing, in
-    every build, and lines of checkpoints say what is reused: excerpts often end at them.
+    slot. After a context shift this is wrong, so nothing is derived then. A forced re-processing reuses nothing in
+    every build. Lines about checkpoints show what is reused: excerpts often end at these lines.
     """
     if seen.parent is not None:
         return TokenCounts(None, None, None, {})
@@ -196,7 +196,7 @@ def _reused_untimed(seen: Observed) -> tuple[int | None, str | None]:
 
 
 def held_content(seen: Observed) -> SlotContent:
-    """What the slot held by the lines up to the first batch: its own, a prompt from the RAM cache, a file's."""
+    """The slot's content by the lines before the first batch: its own, or a prompt from the RAM cache or a file."""
     choice = seen.choice
     tokens, thread = (0, None) if choice.t_last == -1 else (seen.held_tokens, seen.held_thread)
     if tokens is None:
@@ -218,15 +218,15 @@ def prefix(
     *,
     shown: bool,
 ) -> CommonPrefix:
-    """Fill in the common prefix where it was not printed: from a threshold, the rounded shares, what was reused.
+    """Derive the common prefix if it was not printed: from a threshold, the rounded shares, or the reused tokens.
 
     Args:
         seen: what was printed.
-        found: what the slot held.
+        found: the slot's content.
         numbers: token counts.
         shares: bounds by the rounded shares.
         facts: what is known of the server.
-        shown: checkpoint lines would be in this log, so that their absence means that nothing cut the reuse short.
+        shown: this log would have lines about checkpoints, so without such lines nothing made the reuse shorter.
     """
     lcp, cached = found.prefix, numbers.cached
     if lcp is not None and cached is not None and seen.reused_chunks and cached <= lcp - seen.reused_chunks:
@@ -345,7 +345,7 @@ def judge(
     *,
     cold: bool,
 ) -> Loss:
-    """Outcome and lost tokens against ``reference``, what could have been reused. ``cold``: none existed."""
+    """Outcome and lost tokens against ``reference``, the tokens that could be reused. ``cold``: there were none."""
     if error is not None:
         return ("failed", None, None, None)
     if cancelled:
@@ -368,9 +368,9 @@ def judge(
 
 
 def judge_cut(cached: int | None, prefix: CommonPrefix, reference: int | None) -> Loss:
-    """Lost tokens of a request whose outcome is unknown, as its beginning or end is missing.
+    """Lost tokens of a request whose outcome is unknown, because its beginning or end is missing.
 
-    What the server could not reuse needs no length of the prompt; what the client changed is an upper bound without it.
+    The server's part does not need the length of the prompt; without it, the client's part is an upper bound.
     """
     lcp, between = prefix.tokens, prefix.between
     if lcp is None and between is None:
@@ -383,10 +383,10 @@ def judge_cut(cached: int | None, prefix: CommonPrefix, reference: int | None) -
 
 
 def missed(request: Request, dropped: list[Dropped]) -> Dropped | None:
-    """Return the dropped checkpoint that would have given back most of the common prefix, if more than was reused.
+    """Return the dropped checkpoint that would have restored most of the common prefix, if more than was reused.
 
-    A checkpoint of sliding-window memory must reach back far enough after the prefix (the strictest of the
-    comparisons, b6751 to b11549); a recurrent state stands for itself.
+    A checkpoint of sliding-window memory must reach back far enough after the prefix (by the strictest comparison of
+    b6751 to b11549); a recurrent state needs no window.
     """
     lcp, start, window = request.common_prefix_tokens, request.marks["start"].line, request.facts.setting("n_swa")
     if lcp is None or (request.cached_tokens is None and not request.cut):
@@ -403,7 +403,7 @@ def missed(request: Request, dropped: list[Dropped]) -> Dropped | None:
 
 
 def stretch(request: Request) -> SlotStretch | None:
-    """What a request processed of its slot's content; None if the log does not show."""
+    """The part of its slot's content that a request processed; None if the log does not show it."""
     cached, prompt, mark = request.cached_tokens, request.prompt_tokens, request.marks.get("cached")
     created, exact = request.created, request.lcp_exact
     whole = not (request.shifted or request.seen.reused_chunks or request.seen.images or request.restored_from_ram)

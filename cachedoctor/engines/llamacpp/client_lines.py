@@ -1,4 +1,4 @@
-"""Lines about clients: the HTTP access line of a request, and refusals quoted in a client's own log."""
+"""Lines about clients: the HTTP access line of a request, and rejections quoted in a client's own log."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PROMPTS = ("/completion", "/completions", "/messages", "/responses", "/infill")
 
 
 class Clients:
-    """Gives requests their client when as many were answered as were launched, and all answers say the same."""
+    """Assigns clients to requests if as many requests were answered as launched, and all answers name one client."""
 
     def __init__(self, time_of: Callable[[int], str | None]) -> None:
         """``time_of``: wall clock of the line with this number, where its wrapper has one."""
@@ -29,7 +29,7 @@ class Clients:
         self._answers: list[tuple[str, str]] = []
 
     def launched(self, line: int, *, child: bool) -> Asker:
-        """A request began at ``line``; returns what will be known of who asked."""
+        """Note that a request began at ``line``; returns what will be known of its client."""
         asked = Asker(child, self._time_of(line))
         if len(self._launched) >= _MAX:
             self._clear()
@@ -88,7 +88,7 @@ _OF_ERRORS = (
 
 
 def refusals(lines: list[bytes]) -> dict[int, tuple[int, bytes]]:
-    """Return the refusals by the index of the line in which each begins: lines it takes, and the server's own words."""
+    """Return the rejections by the index of their first line: their number of lines, and the server's own words."""
     rows = [line.translate(None, _BLANKS) for line in lines]
     text = b"".join(rows)  # without blanks it does not matter where a line was wrapped
     if _SIGN not in text:
@@ -123,7 +123,7 @@ _OVERLONG = late(r"exceeds? the available context size|larger than the max conte
 
 
 class Overlong(msgspec.Struct, frozen=True):
-    """A prompt that did not fit, and the context; None if the error does not say it."""
+    """Lengths of a prompt that did not fit, and of the context; None if the error does not show it."""
 
     tokens: int | None
     limit: int | None

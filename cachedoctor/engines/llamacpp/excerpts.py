@@ -1,11 +1,10 @@
-"""Reads lines of excerpts that the scanner does not: quoted, cut, wrapped, run together, without prefix or some fields.
+"""Reads lines of excerpts that the scanner cannot read: quoted, cut, wrapped, run together, or with missing parts.
 
 ``* n_past = 30118, slot.prompt.tokens.size() = 31007, ...`` in a list, ``forcing full prompt re-processing due to lack
-of cache data (...)`` in a chat. For a few hundred lines: each is fitted to all messages, as somebody would who asks
-about a line.
+of cache data (...)`` in a chat. Only for a few hundred lines: each line is compared with all messages.
 
-Failures of the memory in words that no build has, as forks and patches write them (``seq_rm failed at p0 = 18800,
-clearing slot memory``), are read after a slot's prefix only, where the failure is named and what was done about it.
+Memory failures in words of no known build, as forks and patches write them (``seq_rm failed at p0 = 18800, clearing
+slot memory``), are read only after a slot's prefix, and only if the line names the failure and the reaction.
 """
 
 from __future__ import annotations
@@ -59,14 +58,14 @@ _COVERED = late(r"\bpos_max *[=:] *(\d{1,10})\b")
 
 
 class Unknown(msgspec.Struct, frozen=True):
-    """A slot's line that states something, in words that are not known."""
+    """A slot's line that states something in unknown words."""
 
     event: Event | None
     """What it is taken for; None if it is not to be judged."""
 
 
 def unknown(line: bytes, number: int) -> Unknown | None:
-    """Read a line that no message fits; None for one that is not a slot's, or states nothing.
+    """Read a line that fits no message; None if it is not a slot's line, or states nothing.
 
     Args:
         line: without its wrapper.
@@ -140,7 +139,7 @@ _PLAIN = late(rb"[\w .>?/-]{1,400}")
 
 
 class ExcerptSegment(msgspec.Struct):
-    """A segment as the scanner reads it, and the events of lines that only a lenient reader understands."""
+    """A segment for the scanner, and the events of lines that only a lenient reader understands."""
 
     segment: Segment
     events: list[Event]
@@ -170,7 +169,7 @@ class ExcerptRecord(msgspec.Struct, frozen=True):
 
 
 class Fitted(msgspec.Struct, frozen=True):
-    """A message that was fitted to a line."""
+    """A message that fits a line."""
 
     text: bytes
     """The line, without a function name that appears without slot and task."""
@@ -209,7 +208,7 @@ class ExcerptReader:
         """Lines are here as the server printed them: what else looks like one may be prose about them."""
 
     def read(self, segment: Segment) -> ExcerptSegment:
-        """Mend what can be fixed; what the scanner reads as it stands is left to it."""
+        """Repair damaged lines; lines that the scanner can read stay as they are."""
         lines = segment.data.removesuffix(b"\n").split(b"\n")
         several = parts(lines, self._catalogue)
         if several:
@@ -239,7 +238,7 @@ class ExcerptReader:
         return scanner.recognised
 
     def records(self, segment: Segment, lines: list[bytes]) -> Iterator[ExcerptRecord]:
-        """Give the records of a segment, whose lines these are."""
+        """Return the records of a segment with these lines."""
         scanned, to_the_end = self._read_by_scanner(segment, lines)
         self._prefixed = any(PREFIXED.match(lines[at]) for at in to_the_end)
         text = b" ".join(segment.data.split())
@@ -381,7 +380,7 @@ class ExcerptReader:
         return Event(row.id, row, Partly(fields), slot, task, number, line, 0)
 
     def fitted(self, line: bytes) -> Fitted | None:
-        """The message of a line that only a lenient reader understands, if it is sure enough to be judged by."""
+        """The message of a line that only a lenient reader understands; None if it is not certain enough."""
         from cachedoctor.engines.catalogue.reading import read  # most inputs have no such line
 
         line = line.lstrip(b" \t")
@@ -432,14 +431,14 @@ def _changed(change: PrintedChange, segment: Segment) -> Event:
 
 
 def plain_of(line: bytes) -> bytes:
-    """Take off what people and programs put around a line: bullets, quotes, backticks, colours without ESC."""
+    """Remove what people and programs put around a line: bullets, quotes, backticks, colours without ESC."""
     text = _COLOUR.sub(b"", line)
     text = text[_LEADING.match(text).end() :].rstrip().rstrip(b"`")  # type: ignore[union-attr]  # it matches nothing, too
     return line if text == line.strip() else text
 
 
 def leading(line: bytes) -> bytes:
-    """Return what people put before a line: a bullet, a quote."""
+    """Return the text that people put before a line: a bullet or a quote."""
     return _LEADING.match(line)[0]  # type: ignore[index]  # it matches nothing, too
 
 
@@ -456,7 +455,7 @@ def _ends_in_number(text: bytes) -> bool:
 
 
 def parts(lines: list[bytes], catalogue: Catalogue) -> dict[int, list[bytes]]:
-    """Return the parts of each row that has several, by its index."""
+    """Return the parts of each row that has several parts, by its index."""
     before = _BEFORE_CLOCK if any(_CLOCK.match(line) for line in lines) else _BEFORE
     found = {}
     for at, line in enumerate(lines):

@@ -1,4 +1,4 @@
-"""What every message and field of llama-server means, and its unit: data for people who read a log."""
+"""The meaning and unit of every message and field of llama-server: data for people who read a log."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ F = Field
 
 _ON = {0.0: "no", 1.0: "yes"}
 _SIM = (
-    "common prefix / length of the new prompt, rounded to 3 decimals: how much of the new prompt could be"
-    " reused from the slot's old content. Not f_keep, whose divisor is the old content"
+    "common prefix / length of the new prompt, rounded to 3 decimals. This share of the new prompt could be"
+    " reused from the slot's old content. f_keep divides by the length of the old content instead"
 )
 _KEEP = (
-    "common prefix / length of what the slot held, rounded to 3 decimals: the share of the old content that can be"
-    " reused. 1.000: the new prompt only adds to it; low: most of it would be overwritten. Not the similarity, whose"
-    " divisor is the new prompt"
+    "common prefix / length of the slot's old content, rounded to 3 decimals. This share of the old content can be"
+    " reused. 1.000: the new prompt only adds to the old content; low: most of the old content would be overwritten. The"
+    " similarity divides by the length of the new prompt instead"
 )
 _RAM_KEEP = {
     -1.0: "the slot is empty (b8672 and newer; older builds print nan)",
 }
 _CKPT_MIN = (
-    "lowest KV position that the checkpoint holds; equal to pos_max on recurrent and hybrid models, which have a single"
-    " state; on SWA models about one window below it"
+    "lowest KV position that the checkpoint holds. It equals pos_max on recurrent and hybrid models, which have a single"
+    " state; on SWA models it is about one window below pos_max"
 )
-_CKPT_MAX = "highest KV position that the checkpoint holds; it is useful only at or below the common prefix"
-_CKPT_TOKENS = "tokens at the start of the prompt that the checkpoint covers: reuse ends there when it is restored"
+_CKPT_MAX = "highest KV position that the checkpoint holds. The checkpoint is usable only if this position is within the common prefix"
+_CKPT_TOKENS = "tokens at the start of the prompt that the checkpoint covers: a restore reuses at most these tokens"
 _CKPT_SIZE = "memory of this checkpoint"
-_SWA_NUMBER = "; this line may have the numbers of a neighbouring checkpoint: do not rely on them"
+_SWA_NUMBER = ". This line may have the numbers of a neighbouring checkpoint: do not rely on them"
 _BATCH = "tokens of the current batch, of all slots together; not a share of the prompt"
 _LENGTH = "tokens in the slot so far, including reused ones"
 _GEN = "generated tokens, including the first one"
-_DROPPED = {0.0: "nothing of the prompt is reused"}
+_DROPPED = {0.0: "no part of the prompt is reused"}
 
 FIELDS: dict[str, Field] = {
     # start-up
@@ -39,30 +39,30 @@ FIELDS: dict[str, Field] = {
     # slots
     "id_slot": F("slot", "number of the slot, from 0"),
     "id_task": F("task", "number of the request; internal tasks are counted as well, so numbers are skipped"),
-    "thold": F("share", "a slot is chosen for its common prefix only above this (--slot-prompt-similarity; default 0.1 from b6628 on, 0.5 before)"),
+    "thold": F("share", "a slot is chosen for its common prefix only if its similarity is above this value (--slot-prompt-similarity; default 0.1 from b6628 on, 0.5 before)"),
     "f_sim": F("share", _SIM),
-    "f_sim_best": F("share", _SIM + ". It describes the slot before a prompt is swapped in from the RAM prompt cache"),
+    "f_sim_best": F("share", _SIM + ". The value describes the slot's content before a prompt is loaded from the RAM prompt cache"),
     "slot_select_lcp.f_keep": F("share", _KEEP + ". Below 0.5 the RAM prompt cache is searched"),
     "pc_looking.f_keep": F("share", _KEEP + ". An entry of the cache must have a higher value", _RAM_KEEP),
     "pc_looking.sim": F("share", _SIM + ". An entry of the cache must have a higher value"),
     "pc_looking.f_sim": F("share", _SIM + ". An entry of the cache must have a higher value"),
     "pc_found.f_keep": F("share", "common prefix / length of the cached prompt that is loaded"),
-    "pc_found.sim": F("share", "common prefix of the new and the loaded prompt / length of the new one: multiplied by the prompt's length, it is the real common prefix of this request"),
-    "pc_found.f_sim": F("share", "common prefix of the new and the loaded prompt / length of the new one: multiplied by the prompt's length, it is the real common prefix of this request"),
+    "pc_found.sim": F("share", "common prefix of the new and the loaded prompt / length of the new prompt. Multiply it by the prompt's length to get the real common prefix of this request"),
+    "pc_found.f_sim": F("share", "common prefix of the new and the loaded prompt / length of the new prompt. Multiply it by the prompt's length to get the real common prefix of this request"),
     "pc_candidate.f_keep": F("share", "common prefix / length of this cached prompt; below 0.25 it is not considered"),
     "pc_candidate.f_sim": F("share", "common prefix / length of the new prompt"),
     "lcp": F("tokens", "common prefix of this cached prompt and the new one"),
-    "lcp_len": F("tokens", "common prefix of the new prompt and what this slot holds"),
+    "lcp_len": F("tokens", "common prefix of the new prompt and this slot's content"),
     "n_prompt": F("tokens", "length of the new prompt"),
-    "lcs_len": F("tokens", "common part of the new prompt and the slot's content: a true longest common subsequence at b5311, a prefix by b5833, called lcs either way"),
-    "similarity": F("share", "common part / length of what the slot HELD: the opposite of sim from b6751 on, which divides by the new prompt"),
+    "lcs_len": F("tokens", "common part of the new prompt and the slot's content: the longest common subsequence in b5311, a prefix in b5833 and later, called lcs in both"),
+    "similarity": F("share", "common part / length of the slot's old content. From b6751 on the line has sim instead, which divides by the length of the new prompt"),
     "t_last": F("µs", "when the slot was last used, on a clock with an arbitrary start; only the order of such values is meaningful", {-1.0: "the slot was never used since the server started: nothing could be lost"}),
     "is_processing": F("1 or 0", "whether the slot is busy with another request", _ON),
     "slot_clear.n_tokens": F("tokens", "the slot's content, which is lost unless it was saved to the RAM prompt cache before"),
     "slot_purge.n_tokens": F("tokens", "the idle slot's content, which is lost"),
     # RAM prompt cache
     "what": F("", "the server's error message"),
-    "length": F("tokens", "length of that prompt with its answer"),
+    "length": F("tokens", "length of the prompt with its answer"),
     "pc_candidate.length": F("tokens", "length of this cached prompt with its answer"),
     "pc_evict_size.size": F("MiB", "memory of the dropped entry with its checkpoints"),
     "pc_evict_tokens.size": F("MiB", "memory of the dropped entry with its checkpoints"),
@@ -73,10 +73,10 @@ FIELDS: dict[str, Field] = {
     "pc_restore_fail.size": F("bytes", "size of the state that could not be restored; bytes, not MiB"),
     "draft_size": F("MiB", "memory of the draft model's cache; 0.000 without one"),
     "n_prompts": F("count", "prompts held in RAM"),
-    "limit_size": F("MiB", "limit of the cache (--cache-ram)", {0.0: "no limit, as with --cache-ram -1; the cache is not off: with --cache-ram 0 this line is not printed at all"}),
+    "limit_size": F("MiB", "limit of the cache (--cache-ram)", {0.0: "no limit, as with --cache-ram -1. The cache is on: with --cache-ram 0 this line is not printed"}),
     "limit_tokens": F("tokens", "limit of the cache in tokens: the context size of the server"),
     "pc_evict_tokens.limit_tokens": F("tokens", "limit that was exceeded: the context size of the server"),
-    "limit_tokens_est": F("tokens", "tokens that would fit into the memory limit, estimated from the entries so far; the larger of the two limits applies. Without entries the estimate is a huge number"),
+    "limit_tokens_est": F("tokens", "tokens that would fit into the memory limit, estimated from the entries so far; the larger of this number and limit_tokens applies. Without entries the estimate is a huge number"),
     "limit_mib": F("MiB", "limit of the RAM prompt cache (--cache-ram)"),
     "pc_enabled.limit": F("", "limit of the RAM prompt cache: none (--cache-ram -1)"),
     "pc_limit_reduced.limit": F("MiB", "the new limit: the requested memory was not available"),
@@ -92,19 +92,19 @@ FIELDS: dict[str, Field] = {
     "n_keep": F("tokens", "first tokens that a context shift keeps (--keep, or n_keep of the request)"),
     "n_left": F("tokens", "tokens after n_keep"),
     "n_discard": F("tokens", "tokens after n_keep that are discarded; half of n_left unless the request says otherwise"),
-    "seq_rm.n_tokens": F("tokens", "tokens that are kept: on the first such line of a request, the part of the prompt taken from the cache. The line repeats for every batch, later ones count everything in the slot by then. If `failed to truncate` follows (up to b9093), nothing was reused"),
-    "seq_rm.n_past": F("tokens", "tokens that are kept: on the first such line of a request, the part of the prompt taken from the cache. The line repeats for every batch, later ones count everything in the slot by then. If `failed to truncate` follows (b6751), nothing was reused"),
-    "p0": F("position", "KV position from which everything is removed; not a token count: with images the two differ, and n_tokens is the number of tokens"),
+    "seq_rm.n_tokens": F("tokens", "tokens that are kept: on the first such line of a request, the reused part of the prompt. The line is repeated for every batch; later lines count all tokens in the slot at that time. If `failed to truncate` follows (up to b9093), nothing was reused"),
+    "seq_rm.n_past": F("tokens", "tokens that are kept: on the first such line of a request, the reused part of the prompt. The line is repeated for every batch; later lines count all tokens in the slot at that time. If `failed to truncate` follows (b6751), nothing was reused"),
+    "p0": F("position", "KV position from which everything is removed. With images this differs from the number of tokens, which is n_tokens"),
     "truncate_fail.n_past": F("tokens", "the kept part should end at this position, but the memory could not be truncated there"),
     "alora_cap.n_past": F("tokens", "reused part after the cap"),
     "cache_reuse_after.n_past": F("tokens", "reused part after shifting the matching chunks"),
     "cache_reuse_try.n_past": F("tokens", "common prefix, before any chunk is shifted"),
     "need_one_token.n_past": F("tokens", "common prefix: the whole prompt"),
     "npast_set.n_past": F("tokens", "reused part: one token less than the prompt, because the last token must be computed to get an answer"),
-    "npast_posmin.n_past": F("tokens", "common prefix of the new prompt and the slot's content; not the reuse yet: the memory may not be able to go back to that position"),
+    "npast_posmin.n_past": F("tokens", "common prefix of the new prompt and the slot's content. Less may be reused: the memory may not be able to go back to the end of this prefix"),
     "npast_posmin.pos_min": F("position", "lowest KV position that the slot's memory still holds: 0 for plain attention, about a window below the end for SWA, the end itself for recurrent and hybrid models"),
-    "n_cache_tokens": F("tokens", "what the slot held: the previous prompt and its answer"),
-    "seq_id": F("slot", "sequence in the KV cache; the number of the slot"),
+    "n_cache_tokens": F("tokens", "length of the slot's old content: the previous prompt and its answer"),
+    "seq_id": F("slot", "number of the sequence in the KV cache, the same as the number of the slot"),
     "npast_posmin.n_swa": F("tokens", "attention window of the model; b6751 to b8353 print 1 for models without one"),
     "ckpt_restored.n_past": F("tokens", "part of the prompt that is reused now; never more than the checkpoint covers"),
     "alora_invocation_start": F("position", "where the adapter's trigger starts; nothing after it is reused"),
@@ -119,17 +119,17 @@ FIELDS: dict[str, Field] = {
     "init_sampler.n_total": F("tokens", "all tokens of the prompt, including placeholders of images"),
     "input_truncated.n_ctx": F("tokens", "context of the slot, into which the prompt did not fit"),
     "byte_pos": F("bytes", "where the last user message starts in the rendered prompt"),
-    "media": F("count", "images and audio clips before it"),
+    "media": F("count", "images and audio clips before the last user message"),
     "n_before_user": F("tokens", "tokens before the last user message: a checkpoint is taken there"),
     "progress.n_past": F("tokens", _LENGTH),
     "progress.n_tokens": F("tokens", _LENGTH),
     "progress.progress": F("share", "processed part of the prompt; b6628 and older leave the reused part out, newer builds count it"),
-    "progress_pp.progress": F("share", "(reused + processed) / length of the prompt. With the processed tokens on the same line it gives the reused ones: progress x length - processed"),
+    "progress_pp.progress": F("share", "(reused + processed tokens) / length of the prompt. The number of reused tokens is progress x length of the prompt - processed tokens"),
     "progress_pp.n_prompt_processed": F("tokens", "prompt tokens computed so far, without reused ones (unlike `prompt processing progress` of b9093 and older)"),
-    "t_s": F("s", "time since the prompt was begun"),
+    "t_s": F("s", "time since the server began to compute the prompt"),
     "tps": F("tokens/s", "speed of prompt processing, of computed tokens only"),
-    "prompt_done.n_past": F("tokens", "length of the slot: the whole prompt, with the reused part"),
-    "prompt_done.n_tokens": F("tokens", "length of the slot: the whole prompt, with the reused part"),
+    "prompt_done.n_past": F("tokens", "tokens in the slot: the whole prompt, with the reused part"),
+    "prompt_done.n_tokens": F("tokens", "tokens in the slot: the whole prompt, with the reused part"),
     "batch_n_tokens": F("tokens", _BATCH),
     "diff_old.str": F("", "text of the slot's old content around the first difference; ` | ` marks the position. It is prompt text and may contain anything, including line breaks and bars"),
     "diff_new.str": F("", "text of the new prompt around the first difference; ` | ` marks the position. It is prompt text and may contain anything, including line breaks and bars"),
@@ -137,7 +137,7 @@ FIELDS: dict[str, Field] = {
     # checkpoints
     "pos_min": F("position", _CKPT_MIN),
     "pos_max": F("position", _CKPT_MAX),
-    "pos_min_thold": F("position", "the checkpoint is usable if its pos_min (the first number in the brackets) is below this; from b8929 on also if pos_min is 0. From b9713 on pos_max must also not be after the common prefix"),
+    "pos_min_thold": F("position", "the checkpoint is usable if its pos_min (the first number in the brackets) is below this number; from b8929 on also if pos_min is 0. From b9713 on pos_max must also be within the common prefix"),
     "ckpt_do.pos_min": F("position", "lowest KV position that the slot's memory holds"),
     "ckpt_do.pos_max": F("position", "highest KV position that the slot's memory holds"),
     "do_checkpoint": F("yes or no", "whether a checkpoint will be made before this batch"),
@@ -148,9 +148,9 @@ FIELDS: dict[str, Field] = {
     "size_total": F("MiB", "memory of all checkpoints of the slot"),
     "ckpt_enabled.max": F("count", "maximum number of checkpoints of a slot (--ctx-checkpoints)"),
     "min_step": F("tokens", "minimum distance between two checkpoints (--checkpoint-min-step; default 256, and 8192 from b9873 on)", {0.0: "no smallest distance"}),
-    "every_n": F("tokens", "distance that was reached (--checkpoint-every-n-tokens, default 8192)"),
+    "every_n": F("tokens", "distance after which a new checkpoint is created (--checkpoint-every-n-tokens, default 8192)"),
     "last_checkpoint": F("position", "position of the last checkpoint"),
-    "position": F("position", "position of the new one"),
+    "position": F("position", "position of the new checkpoint"),
     "ckpt_created.size": F("MiB", _CKPT_SIZE),
     "ckpt_created.n_tokens": F("tokens", _CKPT_TOKENS),
     "ckpt_created_swa.size": F("MiB", _CKPT_SIZE),
@@ -167,7 +167,7 @@ FIELDS: dict[str, Field] = {
     "ckpt_erased.size": F("MiB", _CKPT_SIZE),
     "ckpt_erased.n_tokens": F("tokens", _CKPT_TOKENS),
     "ckpt_erased.n_swa": F("tokens", "attention window of the model; b6751 to b8353 print 1 for models without one, newer builds 0, also with --swa-full"),
-    "pos_next": F("position", "where the prompt continues after its reused part; checkpoints whose pos_max is above it are erased", _DROPPED),
+    "pos_next": F("position", "position after the reused part of the prompt; checkpoints whose pos_max is above it are erased", _DROPPED),
     "ckpt_restore_fail.size": F("MiB", _CKPT_SIZE),
     "ckpt_restore_fail.n_tokens": F("tokens", _CKPT_TOKENS),
     "ckpt_restored.size": F("MiB", _CKPT_SIZE),
@@ -185,11 +185,11 @@ FIELDS: dict[str, Field] = {
     # speed
     "n_decoded": F("tokens", _GEN + ", so far"),
     "n_gen": F("tokens", _GEN + ", so far"),
-    "timing_eval.n_gen": F("tokens", _GEN + ". Length of the slot at the end (stop processing) - n_gen + 1 is the length of the prompt, unless the context was shifted"),
+    "timing_eval.n_gen": F("tokens", _GEN + ". The length of the prompt is the number in the `stop processing` line - n_gen + 1, unless the context was shifted"),
     "tg": F("tokens/s", "speed of generation since its start"),
     "tg_3s": F("tokens/s", "speed of generation during the last 3 seconds"),
     "prompt_ms": F("ms", "time for the computed part of the prompt"),
-    "timing_prompt.n_prompt_processed": F("tokens", "computed prompt tokens, without reused ones: length of the prompt - this = reused"),
+    "timing_prompt.n_prompt_processed": F("tokens", "computed prompt tokens, without reused ones: length of the prompt - this number = reused tokens"),
     "prompt_ms_per_token": F("ms per token", "time per computed token; nan or inf if nothing was computed"),
     "prompt_tps": F("tokens/s", "speed of prompt processing; nan or inf if nothing was computed"),
     "gen_ms": F("ms", "time for the answer"),
@@ -198,13 +198,13 @@ FIELDS: dict[str, Field] = {
     "total_ms": F("ms", "prompt time + answer time"),
     "timing_total.n_total": F("tokens", "computed prompt tokens + generated tokens, without reused ones, so it is not the length of the conversation"),
     "n_reused": F("count", "reused compute graphs; this does not concern the prompt cache"),
-    "rate": F("share", "draft tokens that the model accepted"),
+    "rate": F("share", "share of the draft tokens that the model accepted"),
     "n_accepted": F("tokens", "draft tokens that the model accepted"),
     "n_generated": F("tokens", "tokens that the draft proposed"),
     "mean_acceptance_length": F("tokens", "accepted tokens per draft, on average"),
     "mean_len": F("tokens", "accepted tokens per draft, on average"),
-    "rate_per_position": F("shares", "acceptance by position in the draft"),
-    "rates": F("shares", "acceptance by position in the draft"),
+    "rate_per_position": F("shares", "share of accepted draft tokens, by position in the draft"),
+    "rates": F("shares", "share of accepted draft tokens, by position in the draft"),
     # the life of a request
     "child_id": F("slot", "slot of the further choice (n > 1) that gets a copy of the prompt's state"),
     "copy_child.n_tokens": F("tokens", "shared prompt that the other choice does not need to compute"),
@@ -212,12 +212,12 @@ FIELDS: dict[str, Field] = {
     "slot": F("", "the request as JSON; contains prompt text"),
     "n_lora_old": F("count", "adapters before"),
     "n_lora_new": F("count", "adapters now"),
-    "release.n_tokens": F("tokens", "length of the slot at the end: prompt and answer, without the last generated token. It is what the slot holds for the next request, not what was computed"),
-    "release.n_past": F("tokens", "length of the slot at the end: prompt and answer, without the last generated token. It is what the slot holds for the next request, not what was computed"),
+    "release.n_tokens": F("tokens", "tokens in the slot at the end: prompt and answer, without the last generated token. The next request can reuse these tokens; the number does not show how many were computed"),
+    "release.n_past": F("tokens", "tokens in the slot at the end: prompt and answer, without the last generated token. The next request can reuse these tokens; the number does not show how many were computed"),
     "truncated": F("1 or 0", "1 if the answer stopped at a full context, if the context was shifted (a line `slot context shift` is then above), or if the prompt was truncated", _ON),
     "chain": F("", "samplers in order; `?` marks those without effect"),
-    "stop_ctx.n_past": F("tokens", "length of the slot when it was full: prompt and answer"),
-    "stop_ctx.n_tokens": F("tokens", "length of the slot when it was full: prompt and answer"),
+    "stop_ctx.n_past": F("tokens", "tokens in the slot when it was full: prompt and answer"),
+    "stop_ctx.n_tokens": F("tokens", "tokens in the slot when it was full: prompt and answer"),
     "stop_ctx.n_ctx": F("tokens", "context of the slot"),
     "n_predict": F("tokens", "maximum number of tokens to generate (max_tokens of the request, or -n)", {-1.0: "no limit"}),
     # errors
@@ -225,20 +225,20 @@ FIELDS: dict[str, Field] = {
     "error": F("", "error text, which the client also gets"),
     "i": F("tokens", "offset of the failed part in the batch"),
     "off": F("tokens", "offset of the failed part in the batch"),
-    "n_batch": F("tokens", "size of the failed part; it is halved and tried again while the KV cache has no room"),
-    "ret": F("code", "result of llama_decode: 1 no room in the KV cache, 2 aborted, below 0 an error"),
+    "n_batch": F("tokens", "size of the failed part; it is halved and tried again while the KV cache has no free space"),
+    "ret": F("code", "result of llama_decode. 1: no free space in the KV cache; 2: aborted; below 0: an error"),
     "err_exceed.n_tokens": F("tokens", "length of the prompt"),
     "err_exceed.n_ctx": F("tokens", "context of the slot, into which prompt and answer must fit"),
     "n_ubatch": F("tokens", "physical batch size (-ub)"),
     "more": F("", "the rest of the line"),
     "pos_stored.pos_max": F("position", "X, the last position that the memory holds"),
     "pos_batch.pos": F("position", "Y, the first position of the batch; it has to follow X"),
-    "header": F("", "its fields: version, entry point, checksum"),
+    "header": F("", "fields of the header: version, entry point, checksum"),
     "state_load_fail.what": F("", "reason, as the library prints it"),
     "ckpt_abort.func": F("", "source file and line"),
     "n_cells": F("tokens", "cells that the saved state needs"),
     "expected": F("bytes", "size of the checkpoint"),
-    "got": F("bytes", "bytes of it that were loaded", {0.0: "nothing"}),
+    "got": F("bytes", "bytes of the checkpoint that were loaded", {0.0: "nothing"}),
     "err_exceed.n_batch": F("tokens", "batch size (-b)"),
     "position_gap.pos": F("position", "the last position of the new tokens"),
     "position_gap.last_pos": F("position", "the last position that the state holds"),
@@ -282,10 +282,10 @@ FIELDS: dict[str, Field] = {
     "compiler": F("", "compiler"),
     "target": F("", "platform"),
     "build_type": F("", "empty, or ` (debug)`"),
-    "func": F("", "function that prints it"),
+    "func": F("", "function that prints the line"),
     "abort.func": F("", "source file and line of the failed check"),
     "abort.what": F("", "the condition that did not hold"),
-    "__func__": F("", "function that prints it; it changes between builds"),
+    "__func__": F("", "function that prints the line; its name changes between builds"),
     "chat_template": F("", "the template that renders messages into a prompt"),
     "example_format": F("", "an example that the template rendered"),
     "thinking": F("1 or 0", "whether thinking is on: the chat template supports it and no setting turned it off", _ON),
@@ -306,7 +306,7 @@ FIELDS: dict[str, Field] = {
     "ctx_n_ctx.n_ctx": F("tokens", "size of the KV cache, for all slots together"),
     "new_slot.n_ctx": F("tokens", "context of one slot: prompt and answer must fit into it"),
     "n_rs_seq": F("count", "earlier states per sequence that recurrent memory keeps; 0: it cannot go back without checkpoints"),
-    "n_seq_max": F("count", "sequences that the memory is made for: the slots"),
+    "n_seq_max": F("count", "sequences (slots) for which the memory is allocated"),
     "n_slots": F("count", "slots (--parallel): conversations that can stay in the KV cache side by side"),
     "is_swa_any": F("1 or 0", "whether some layers use sliding-window attention", _ON),
     "kv_dump.i": F("count", "number of the entry, from 0"),
@@ -335,7 +335,7 @@ FIELDS: dict[str, Field] = {
     "type_k": F("", "number format of keys (-ctk)"),
     "type_v": F("", "number format of values (-ctv)"),
     "can_shift": F("1 or 0", "whether positions can be shifted, which context shift and --cache-reuse need", _ON),
-    "padding": F("cells", "the size is a multiple of this"),
+    "padding": F("cells", "the size is a multiple of this number"),
     "listening.port": F("", "address and port of the server"),
     "listening_address": F("", "address and port of the server"),
     "address": F("", "address and port of the server"),
@@ -353,7 +353,7 @@ FIELDS: dict[str, Field] = {
     "ssm_d_conv": F("count", "width of the convolution in recurrent layers", {0.0: "no recurrent layers"}),
     "ssm_d_inner": F("count", "width of recurrent layers", {0.0: "no recurrent layers"}),
     "ssm_d_state": F("count", "size of the recurrent state", {0.0: "no recurrent layers"}),
-    "ref": F("", "where the maintainers explain it"),
+    "ref": F("", "the maintainers' explanation"),
     "verbosity": F("level", "level of the log (-lv): 3 info (default), 4 trace, 5 debug", {3.0: "the default: from b9294 on it hides how much was reused"}),
 }  # fmt: skip
 
@@ -378,9 +378,9 @@ PARTS: dict[str, str] = {
     "res": "printed by the queue of results",
     "cmn": "printed by the code that all llama.cpp programs share",
     "spec": "printed by speculative decoding",
-    "func": "function that prints it, truncated to 12 characters; it changes between builds",
-    "id": "slot, from 0",
+    "func": "function that prints the line, truncated to 12 characters; its name changes between builds",
+    "id": "number of the slot, from 0",
     "task": "number of the request; internal tasks are counted as well, so numbers are skipped",
-    "no task": "no request: the slot is free, or is being chosen for the request that the next `processing task` names",
+    "no task": "no request: the slot is free, or is being chosen for the request in the next `processing task` line",
 }
 """What comes before a message."""

@@ -1,7 +1,7 @@
-"""ik_llama.cpp as llama-server's tracker reads it: slot lines with other fields, and lines in words of its own.
+"""Reads lines of ik_llama.cpp for llama-server's tracker: slot lines with other fields, and lines in its own words.
 
-Its lines about the memory open a request, together with what was said of it before. Requests without one are counted
-with the answers (``engines/programs/ik_llama.py``) alone. Source: logs of its issues from 2026-02 to 2026-04.
+Its lines about the memory open a request, together with the earlier lines about it. Requests without such a line are
+counted only with the answers (``engines/programs/ik_llama.py``). Source: logs of its issues from 2026-02 to 2026-04.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class _EarlyLines(msgspec.Struct, frozen=True):
 
 
 class Fork:
-    """Feeds on the events of one origin after the first line that only the fork writes."""
+    """Processes the events of one origin after the first line that only the fork writes."""
 
     def __init__(
         self,
@@ -80,14 +80,14 @@ class Fork:
         """The line of it, until a line names its slot."""
 
     def take(self, event: Event, partly: Callable[[Event], None] | None) -> None:
-        """Take a line, in words of its own or as llama-server writes it; ``partly`` takes one that lacks fields."""
+        """Process a line in its own words or in llama-server's; ``partly`` processes a line that lacks fields."""
         if event.message in WORDS and event.slot < 0:
             self.word(event)
         else:
             self.line(event, partly)
 
     def word(self, event: Event) -> None:
-        """Take a line in words of its own."""
+        """Process a line in its own words."""
         fields, slot = event.fields, event.fields.get("slot", -1)
         if event.message == "chosen":
             self._choice, self._compared = [event], None
@@ -104,7 +104,7 @@ class Fork:
                 self._feed(self._as(RELEASE, event, said))
 
     def line(self, event: Event, feed: Callable[[Event], None] | None = None) -> None:
-        """Take a line of llama-server; ``feed`` takes one of which fields may be missing."""
+        """Process a line of llama-server; ``feed`` processes a line that may lack fields."""
         if feed is not None:
             self._partly = feed
         if event.message in _RAM and event.slot < 0 and event.row is not None and event.row.component == "bare":
@@ -130,7 +130,7 @@ class Fork:
             self._feed(Event(COMMON.id, COMMON, fields, event.slot, event.task, said.line, said.block, said.start))
 
     def finish(self) -> None:
-        """No line follows: of an excerpt the choice of a slot may be all there is."""
+        """End the input: an excerpt may contain only the choice of a slot."""
         if self._choice and not self._asked:
             self._replay(0, _EarlyLines(-1, self._choice))
         self._choice, self._held = [], {}

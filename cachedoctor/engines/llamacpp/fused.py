@@ -1,4 +1,4 @@
-"""Lines that nearly always follow each other, read in one match, with the same calls as the single lines."""
+"""Reads lines that nearly always follow each other in one match, with the same calls as for single lines."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ Launch = tuple[Shape, int, int, bytes]
 
 
 def launch_of(groups: Groups, lines: Sequence[bytes]) -> Launch | None:
-    """The launch in lines with these groups; None if there is none."""
+    """The launch in lines with these groups; None if they contain none."""
     if groups[LAUNCHED] is None:
         return None
     name, _, _, t_last, sampler, stamp, task, _, context, _, checks, outcome, cached, _, rest, header = groups[
@@ -164,7 +164,7 @@ def launch_of(groups: Groups, lines: Sequence[bytes]) -> Launch | None:
 
 
 def shape_of(groups: Groups, lines: int) -> Shape:
-    """The shape of so many lines without a launch, by their groups."""
+    """The shape of this number of lines without a launch, by their groups."""
     created, checks = _creates(groups[BATCHES_ALONE + REST]), groups[CHECKING]
     return groups[END_ALONE], groups[BATCHES_ALONE], created, checks and checks[:1], lines > 1
 
@@ -175,7 +175,7 @@ def _creates(batches: bytes | None) -> bool:
 
 
 def read(run: ServerRun, event: Event, groups: Groups) -> None:
-    """Take the lines without a launch."""
+    """Process the lines without a launch."""
     slot, task = run.slot(int(groups[0])), int(groups[1])
     if groups[CHECKING] is not None:
         _checks(run, slot, task, event, groups[CHECKING], 0)
@@ -191,7 +191,7 @@ def read(run: ServerRun, event: Event, groups: Groups) -> None:
 
 
 def read_launch(run: ServerRun, event: Event, groups: Groups, task: int, at: int) -> None:
-    """Take the launch of a task, the line ``at``, the choice before it, and what follows it at once."""
+    """Process the launch of a task (line ``at``), the choice before it, and the lines directly after it."""
     slot = run.slot(int(groups[0]))
     if at:
         _choose(run, slot, event.mark(0), groups)

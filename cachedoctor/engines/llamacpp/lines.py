@@ -1,6 +1,6 @@
-"""One line of the log: which transition of a slot, or of the server's run, it stands for.
+"""Maps one line of the log to a change of a slot, or of the server's run.
 
-A message is one row of the catalogue and at most one handler here. The only reader of ``event.fields``.
+A message is one row of the catalogue and has at most one handler here. Only this module reads ``event.fields``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ON: dict[str, Handler] = {}
 
 
 def on(*messages: str) -> Callable[[Handler], Handler]:
-    """Enter the decorated function in ``ON`` for these messages."""
+    """Register the decorated function in ``ON`` for these messages."""
 
     def enter(handler: Handler) -> Handler:
         ON.update(dict.fromkeys(messages, handler))
@@ -34,7 +34,7 @@ def on(*messages: str) -> Callable[[Handler], Handler]:
 
 
 def read(run: ServerRun, event: Event) -> None:
-    """Take a line."""
+    """Process a line."""
     handler = ON.get(event.message)
     if handler is not None:
         slot = run.slot(event.slot) if event.slot >= 0 else run.chosen or run.slot(0)
@@ -44,7 +44,7 @@ def read(run: ServerRun, event: Event) -> None:
 
 
 def is_whole(event: Event) -> bool:
-    """Whether a line has all fields of its row and no others: one that was cut may lack some, a fork's have more."""
+    """Whether a line has exactly the fields of its row: a truncated line may lack some, a fork's line may have more."""
     row, fields = event.row, event.fields
     if isinstance(fields, WithOthers):
         return False
@@ -52,7 +52,7 @@ def is_whole(event: Event) -> bool:
 
 
 def answered(run: ServerRun, event: Event) -> None:
-    """The HTTP server has answered something; only where every request is listed."""
+    """The HTTP server has answered a request; called only if the log has a line for every request."""
     if run.clients is not None:
         fields = event.fields
         run.clients.answered(fields["method"], str(fields["path"]), str(fields["remote_addr"]))

@@ -1,4 +1,4 @@
-"""Reads what precedes the log in a pasted issue, and skips log lines that a paste holds twice."""
+"""Reads the text before the log in a pasted issue, and skips log lines that a paste contains twice."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _QUOTE = b"> \t\r"
 
 
 def without_repeats(data: bytes) -> bytes:
-    """Empty lines of runs that are above already, after an empty line or a fence; all others keep their numbers."""
+    """Empty the lines of repeated runs that follow an empty line or a fence; all other lines keep their numbers."""
     lines = data.split(b"\n")
     plain = [line.strip(_QUOTE) for line in lines]
     first: dict[bytes, int] = {}
@@ -83,7 +83,7 @@ _CONTAINERS = frozenset({"docker", "podman"})
 
 
 class Issue(msgspec.Struct, frozen=True):
-    """What the text above a log shows of its server; several that differ say nothing."""
+    """What the text above a log shows about its server; contradicting values count as unknown."""
 
     build: int | None = None
     build_at: int | None = None
@@ -114,7 +114,7 @@ class _PastedLine(msgspec.Struct, frozen=True):
 
 
 def read_issue(lines: list[bytes]) -> Issue:
-    """Read the lines of an input up to its log, and count the fences in which it stands."""
+    """Read the lines of an input up to its log, and count the code fences around the log."""
     above, blocks = list(_above_log(lines[:_LINES_MAX])), _blocks(lines)
     build, build_at = _build(above)
     command = _given(above)

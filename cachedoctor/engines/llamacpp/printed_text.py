@@ -1,4 +1,4 @@
-"""User text that llama-server prints, and the value that changed in a printed diff of two prompts."""
+"""Finds user text that llama-server prints, and the value that changed in a printed diff of two prompts."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Opening(NamedTuple):
 
 
 def opening(body: bytes) -> Opening | None:
-    """Read a line without wrappers; None for one that ends where it ends."""
+    """Read a line without wrappers; None if no text can continue after it."""
     found = _OPENS.match(body)
     if found is None:
         return None
@@ -57,13 +57,13 @@ def opening(body: bytes) -> Opening | None:
 
 
 def clock(body: bytes) -> int | None:
-    """Microseconds since the start of the server at which a line without wrappers was written; None without a clock."""
+    """Microseconds from the start of the server to a line without wrappers; None without a clock."""
     found = _CLOCKED.match(body)
     return None if found is None else _microseconds(found)
 
 
 def clocks(lines: bytes, at: int) -> Iterator[tuple[int, int]]:
-    """Give offset and clock, in microseconds, of every line that has one, from the line at ``at`` on."""
+    """Return offset and clock, in microseconds, of every line with a clock, from the line at ``at`` on."""
     if found := _CLOCKED.match(lines, at):
         yield at, _microseconds(found)
     for found in _NEXT_CLOCKED.finditer(lines, at):
@@ -76,13 +76,13 @@ def _microseconds(found: re.Match[bytes]) -> int:
 
 
 def ids_of(body: bytes) -> Opening | None:
-    """Read a list of token ids, of which two follow the texts; None for any other line."""
+    """Read a list of token ids, which follow the texts in two lines; None for any other line."""
     found = _TOKENS.match(body)
     return None if found is None else Opening(clock(body), None, found["slot"], found["task"])
 
 
 def row_of(body: bytes) -> Opening | None:
-    """Read whose row a line without wrappers is; None for a line that is of no slot."""
+    """Read which slot's row a line without wrappers is; None for a line of no slot."""
     found = _ROW.match(body)
     return None if found is None else Opening(clock(body), None, found["slot"], found["task"])
 
@@ -135,7 +135,7 @@ class PrintedChange(msgspec.Struct, frozen=True):
 
 
 def first_change(lines: list[bytes]) -> PrintedChange | None:
-    """Return the first change of a diff of prompts, if all that differs in it is a value that is new each time."""
+    """Return the first change in a diff of prompts if it contains only a value that is new each time."""
     plain = [line[:_LINE_MAX].rstrip(b"\r") for line in lines]
     begin = next((at for at, line in enumerate(plain) if _HUNK.match(line)), None)
     if begin is None or not all(map(_of_prompts, plain[:begin])):

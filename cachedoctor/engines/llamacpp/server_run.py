@@ -1,7 +1,7 @@
-"""One run of a llama-server process: what is known of it, its slots, and what happens to several of them at once.
+"""One run of a llama-server process: its facts, its slots, and events that concern several slots.
 
-The only writer of ``Facts``. ``lines.py`` and ``blocks.py`` call its methods, and those of ``Slot`` for what
-concerns one slot alone.
+The only writer of ``Facts``. ``lines.py`` and ``blocks.py`` call its methods, and those of ``Slot`` for events that
+concern one slot.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ _SHARE = 10
 
 
 class MixedLines(msgspec.Struct):
-    """What one origin has shown so far.
+    """Evidence that lines of several servers are mixed in one origin.
 
-    A slot has one request at a time. One that goes on after the next has begun on its slot is of another server with
-    such a slot.
+    A slot has one request at a time. If a request continues after the next one began on its slot, the two are of
+    different servers.
     """
 
     cut: dict[tuple[int, int], None] = msgspec.field(default_factory=dict)
@@ -67,17 +67,20 @@ class MixedLines(msgspec.Struct):
 
     @property
     def is_sure(self) -> bool:
-        """Whether it is more than an accident."""
+        """Whether enough requests continued to exclude an accident."""
         return self.resumed >= _FEW and self.resumed * _SHARE >= self.begun
 
     def opened(self, session: Session) -> None:
-        """A run begins."""
+        """Note that a run begins."""
         session.mixed = self.is_sure
         self.sessions.append(session)
 
     def closed(self, seen: Observed) -> None:
-        """A request is over without its end; one without a number cannot be told when it goes on, nor can one without a
-        beginning, as after a restart the numbers come again."""
+        """Note a request without an end.
+
+        One without a number cannot be recognised when it continues; nor can one without a beginning, because numbers
+        recur after a restart.
+        """
         if seen.task < 0 or seen.partial:
             return
         self.cut[seen.slot, seen.task] = None
@@ -85,7 +88,7 @@ class MixedLines(msgspec.Struct):
             del self.cut[next(iter(self.cut))]
 
     def began(self, slot: int, task: int, *, partial: bool) -> None:
-        """A request begins; ``partial``: with a line that is not its first."""
+        """Note that a request begins; ``partial``: with a line that is not its first."""
         self.begun += 1
         if self.cut and (slot, task) in self.cut:
             del self.cut[slot, task]
@@ -96,7 +99,7 @@ class MixedLines(msgspec.Struct):
 
 
 class ServerRun:
-    """What the lines of one run of a server say; finished requests go to ``ended``."""
+    """What the lines of one run of a server show; finished requests are passed to ``ended``."""
 
     def __init__(
         self,
@@ -165,20 +168,20 @@ class ServerRun:
     # ---- facts
 
     def is_of(self, program: str) -> None:
-        """A fork writes, whose wordings and numbers of builds say nothing of llama.cpp's."""
+        """Note that a fork writes, whose wordings and build numbers show nothing about llama.cpp's builds."""
         self.session.program, self._forked = program, True
         if self.facts.build_source != "option":
             self.learn(build=None, build_min=None, build_max=None, build_source=None)
 
     def learn(self, **changes: Any) -> None:
-        """Replace facts; requests that have ended keep theirs."""
+        """Replace facts; requests that have ended keep the old facts."""
         self.facts = msgspec.structs.replace(self.facts, **changes)
         self.session.settings.update(changes.pop("settings", {}))
         self.session.learn(**changes)
         self._clears_idle = None
 
     def first_sight(self, row: Message, *, whole: bool = True) -> None:
-        """A wording seen for the first time narrows the build; not where fields are missing: others fit as well."""
+        """Narrow the build by a wording seen for the first time; not if fields are missing: other wordings fit too."""
         self.rows.add(row)
         facts = self.facts
         self._before.shows_ram |= "ram_search" in row.shows
@@ -202,7 +205,7 @@ class ServerRun:
         return {"build": None, "build_source": "wording" if low or high else None}
 
     def start(self, line: StartupLine) -> None:
-        """A start-up line."""
+        """Process a start-up line."""
         if line.message == "init_slots":
             self.asleep = False
         self.started.add(line.message)
@@ -226,14 +229,14 @@ class ServerRun:
             sizes.recurrent = size / states
 
     def set(self, name: str, value: Any, mark: Mark, *, text: bool) -> None:
-        """A setting that traffic shows; the line that showed it first stays."""
+        """Store a setting that traffic shows, with the first line that showed it."""
         found = self.facts.settings.get(name)
         first = Setting(value, mark.line, mark.text if text else b"")
         new = first if found is None else msgspec.structs.replace(found, value=value)
         self.learn(settings={**self.facts.settings, name: new})
 
     def state(self, name: IncidentName, mark: Mark, **numbers: float) -> Incident:
-        """Note a line that states something by itself; the first of its kind stays."""
+        """Record an incident that one line proves; the first line of its kind is kept."""
         found = self.session.incidents.get(name)
         if found is None:
             found = self.session.incidents[name] = Incident(mark, numbers)
@@ -243,11 +246,11 @@ class ServerRun:
 
     @property
     def quoted(self) -> int:
-        """Lines of prompts, where two of them differ."""
+        """Number of quoted prompt lines, if two of them differ."""
         return self._headers if self.session.incidents.keys() & {"header", "value"} else 0
 
     def header(self, text: str, mark: Mark) -> None:
-        """A client's billing header is in a prompt that was pasted: compared with the one before."""
+        """Compare a client's billing header in a pasted prompt with the previous one."""
         fields = dict(_HEADER_FIELD.findall(text))
         self._headers += 1
         before, self._header = self._header, (mark, fields)
@@ -259,22 +262,22 @@ class ServerRun:
             self.session.incidents["header"] = Incident(mark, before=before[0], field=field)
 
     def prompt_changed(self, before: Mark, after: Mark, kind: str, place: int) -> None:
-        """A diff of two prompts was pasted, whose first change is a value of this kind."""
+        """Record a pasted diff of two prompts, whose first change is a value of this kind."""
         self._headers += 2
         self.session.incidents.setdefault("value", Incident(after, {"place": place}, before, kind))
 
     def window(self, tokens: int | None) -> None:
-        """The sliding window as a request line prints it."""
+        """Store the sliding window that a request line prints."""
         if tokens is not None and tokens != self.facts.window:
             self.learn(window=tokens)
 
     def read_leniently(self) -> None:
-        """Lines are read that are not as the server printed them."""
+        """Note that lines were read which are not as the server printed them."""
         if not self.facts.lenient:
             self.learn(lenient=True)
 
     def end_anonymous(self, message: str) -> None:
-        """A line without a task begins a request, unless the open one without a task has no such line yet."""
+        """Close the request without a task if this line begins another one."""
         for slot in self.slots.values():
             request = slot.request_of(-1)
             if request is not None and (slot.released or request.has_begun(message)):
@@ -288,7 +291,7 @@ class ServerRun:
         return self.session.n_requests > 0
 
     def restarts(self, task: int, now: bytes) -> bool:
-        """Whether a launch is of a new run: its clock (``now``) or its task number fell back."""
+        """Whether a launch belongs to a new run: its clock (``now``) or its task number went back."""
         before = self._stamp
         if task and now >= before and len(now) == len(before):
             return False
@@ -296,7 +299,7 @@ class ServerRun:
         return (reset or self._clock_fell(now)) and self.worked
 
     def goes_on(self, task: int, now: bytes) -> bool:
-        """Whether a launch is of this run, which remembers it then."""
+        """Whether a launch belongs to this run; if so, it is remembered."""
         before = self._stamp
         if task and now >= before and len(now) == len(before):  # as nearly always
             self._stamp = now
@@ -342,11 +345,11 @@ class ServerRun:
         return next((request for request in self.open_requests() if request.task == task), None)
 
     def timed(self, computed: int | None = None) -> Observed | None:
-        """The request of a timing line without slot and task: that of the header above it, else the only open one.
+        """The request of a timing line without slot and task: of the header above the line, else the only open request.
 
         Posts leave the header out. Of several open requests it is the one with ``computed`` tokens left to compute, and
-        for the reply the one whose prompt was timed; None if that does not decide, or where the log was cut inside
-        the block.
+        for the reply the one whose prompt was timed; None if that does not decide, or if the log was cut inside the
+        block.
         """
         owner = self.request_of(-1) if self.timing is None else self.timing.open
         if owner is not None:
@@ -359,7 +362,7 @@ class ServerRun:
     # ---- from the choice to the launch
 
     def look(self, slot: Slot, mark: Mark, lcp: int, n_prompt: int) -> None:
-        """The server compares a prompt with what a slot holds."""
+        """Note that the server compares a prompt with a slot's content."""
         waits = slot.choice is None or slot.choice.selected_by != "id"
         if waits and slot.released:
             self.close(slot)
@@ -374,7 +377,7 @@ class ServerRun:
         f_keep: float | None = None,
         t_last: int | None = None,
     ) -> None:
-        """A slot is chosen; of those that were checked and not chosen it is kept how much they shared."""
+        """Note the choice of a slot, and how much the other checked slots share with the prompt."""
         if slot.released:
             self.close(slot)
         others: Sequence[SlotCompared] = ()
@@ -387,16 +390,16 @@ class ServerRun:
 
     @property
     def choosing(self) -> Slot | None:
-        """The slot whose choice is under way."""
+        """The slot that is chosen and has no launch yet."""
         return self.chosen if self.chosen is not None and self.chosen.choice is not None else None
 
     def empty(self, slot: Slot) -> None:
-        """An idle slot holds nothing."""
+        """Note that an idle slot is empty."""
         if slot.idle:
             slot.empty()
 
     def clear(self, slot: Slot, tokens: int, mark: Mark, *, for_task: bool) -> None:
-        """An idle slot is emptied: after its save to RAM, while it is chosen, or because a program asked for that.
+        """Empty an idle slot: after its save to RAM, while it is chosen, or because a program requested it.
 
         ``for_task``: the line names a task, whose prompt is copied to the slot.
         """
@@ -416,7 +419,7 @@ class ServerRun:
         slot.empty()
 
     def purge(self, slot: Slot, tokens: int, mark: Mark) -> None:
-        """A slot is emptied because memory ran out."""
+        """Empty a slot because memory ran out."""
         self.state("purged", mark, slot=slot.id, tokens=tokens)
         if "kv_purged" not in self.facts.settings:
             self.set("kv_purged", True, mark, text=True)
@@ -427,7 +430,7 @@ class ServerRun:
     # ---- the RAM prompt cache
 
     def save(self, length: int, size: float | None, mark: Mark) -> None:
-        """A prompt is saved to the RAM cache: of the chosen slot, or of an idle one."""
+        """Note that a prompt is saved to the RAM cache: of the chosen slot, or of an idle one."""
         before = self.past.ram.saved.get(length)
         self.past.ram.save(length, mark)
         self._saved = SavedPrompt(self.choosing or self._idle, length, before)
@@ -446,10 +449,10 @@ class ServerRun:
         self._measure_entry(size, owner.thread)
 
     def contains_copy(self, length: int | None, mark: Mark) -> None:
-        """The prompt being saved begins with an entry of ``length`` tokens; None: it is the beginning of an entry.
+        """Note that the prompt being saved begins with an entry of ``length`` tokens, or (None) is the start of one.
 
-        Where the request that left this prompt came after that entry and the RAM cache was not searched for it, the
-        server recomputed what it had.
+        If the request that left this prompt came after the entry and the RAM cache was not searched for it, the server
+        recomputed tokens that the entry contained.
         """
         saved, self._saved = self._saved, None
         if saved is None:
@@ -467,7 +470,7 @@ class ServerRun:
             self._ended(again)
 
     def evict(self, size: float | None, limit: float | None, mark: Mark, *, oversize: bool) -> None:
-        """A prompt left the RAM cache; one that is larger than its ``limit`` (MiB, where printed) never got there."""
+        """Note that a prompt left the RAM cache, or exceeded its ``limit`` (MiB, if printed) and never got there."""
         self._measure_entry(size, None)
         sizes = {"size": size, "limit": limit}
         known = {name: mib for name, mib in sizes.items() if mib}
@@ -486,20 +489,20 @@ class ServerRun:
         self.past.ram.forget()
 
     def save_idle(self, slot: Slot, mark: Mark) -> None:
-        """The RAM cache evicts its oldest prompt first: this one is gone once all that are there now have left."""
+        """Note the save of an idle slot: the RAM cache evicts the oldest prompt first, this one after all others."""
         prompts = self.past.ram.prompts
         gone_at = None if prompts is None else self._before.evictions + prompts + 1
         slot.save_idle(IdleSave(mark, gone_at))
         self._idle = slot
 
     def ram_failed(self, size: int | None, mark: Mark) -> None:
-        """A prompt of the RAM cache could not be put back into the slot that is being chosen."""
+        """Note that a prompt of the RAM cache could not be restored into the slot that is being chosen."""
         self.state("ram_failed", mark, **({} if size is None else {"size": size}))
         if self.choosing is not None:
             self.choosing.ram_failed(mark)
 
     def ram_state(self, prompts: int, mib: float | None) -> None:
-        """The state of the RAM cache is printed: saving is over, and the limits are kept again."""
+        """Note the printed state of the RAM cache: saving has ended, and the limits apply again."""
         self.past.ram.prompts = prompts
         sizes = self.session.sizes
         sizes.saving, gone = None, sizes.evicted
@@ -521,14 +524,14 @@ class ServerRun:
             sizes.conversations[thread] = max(sizes.conversations.get(thread, 0.0), mib)
 
     def measure_checkpoint(self, mib: float | None) -> None:
-        """Keep the size of a checkpoint if it is the largest read; of those created only the first one is."""
+        """Keep the size of the largest checkpoint read; of created checkpoints only the first one is read."""
         if mib is not None and (self.session.sizes.checkpoint or 0.0) < mib:
             self.session.sizes.checkpoint = mib
 
     # ---- requests
 
     def launch(self, slot: Slot, task: int, mark: Mark, *, child: bool = False) -> Observed:
-        """A task starts on a slot; choices of ``n > 1`` are launched right before their parent."""
+        """Begin a request on a slot; choices of ``n > 1`` are launched right before their parent."""
         self.session.sizes.saving = None
         request = self._begin(slot, task, mark, child=child, partial=False)
         if slot.ended == task:  # logs that were joined by hand: a number comes twice
@@ -546,7 +549,7 @@ class ServerRun:
         return request
 
     def attend(self, slot: Slot, task: int, mark: Mark) -> Observed:
-        """Return the request of a line; a log that begins in the middle of one opens it."""
+        """Return the request of a line; if the log begins in the middle of a request, open it."""
         request = slot.open
         if request is None or (task >= 0 and request.task != task):
             request = self._begin(slot, task, mark, child=False, partial=True)
@@ -584,20 +587,20 @@ class ServerRun:
                     slot.clear_silently()
 
     def prompt(self, slot: Slot, task: int, tokens: int, context: int, mark: Mark) -> None:
-        """Length of a prompt and context of its slot."""
+        """Note the length of a prompt and the context of its slot."""
         request = slot.request_of(task) or self._begin(slot, task, mark, child=False, partial=True)
         request.record_prompt(tokens, mark)
         self.fit(slot, context)
 
     def fit(self, slot: Slot, context: int) -> None:
-        """The context of a slot has this many tokens, by the line of a prompt."""
+        """Note the context of a slot, in tokens, from the line of a prompt."""
         slot.fit(context)
         self.session.sizes.saving = None
         if self.facts.n_ctx_slot is None and context:
             self.learn(n_ctx_slot=context)
 
     def batch(self, slot: Slot, task: int, cached: int, mark: Mark) -> None:
-        """A batch of a prompt; the first one says what was reused."""
+        """Note a batch of a prompt; the first batch shows how much was reused."""
         request = slot.request_of(task)
         if request is None:
             self._begin(slot, task, mark, child=False, partial=True).record_later_batch(mark)
@@ -605,7 +608,7 @@ class ServerRun:
             request.record_batch(cached, mark)
 
     def restore_failed(self, mark: Mark) -> None:
-        """A checkpoint could not be restored, by a line that names no slot: the one that searches for one, if any."""
+        """Note a failed restore of a checkpoint; the line names no slot, so it counts for the one that is searching."""
         found = [request for request in self.open_requests() if request.searching]
         checks = found[0].checks if len(found) == 1 else ()
         if checks:
@@ -614,14 +617,14 @@ class ServerRun:
             self.state("checkpoint_failed", mark)
 
     def misplaced(self, sequence: int, mark: Mark) -> None:
-        """The memory of a sequence, which has the number of its slot, does not end where a batch begins."""
+        """Note that the memory of a sequence (the number of its slot) does not end where a batch begins."""
         self.state("positions", mark)
         slot = self.slots.get(sequence)
         if slot is not None and slot.open is not None:
             slot.open.record_mark("positions", mark)
 
     def place(self, sequence: int, *, stored: int | None = None, batch: int | None = None) -> None:
-        """Where the memory of a sequence ended, or where its batch began: printed below the line that says so."""
+        """Note where the memory of a sequence ended, or where its batch began, from the lines below the error."""
         slot, stated = self.slots.get(sequence), self.session.incidents.get("positions")
         if stated is not None and stated.count == 1:
             stated.numbers |= {"stored": stored} if stored is not None else {"batch": batch or 0}
@@ -629,16 +632,16 @@ class ServerRun:
             slot.open.record_positions(stored=stored, batch=batch)
 
     def known_length(self, request: Observed, length: int) -> KnownLength | None:
-        """Whether a slot had this length after an earlier request, and whose."""
+        """Return the conversation that left a slot with this length after an earlier request; None without one."""
         return self.past.known(length, request.first_line)
 
     def begin_unseen(self, task: int, mark: Mark) -> Observed:
-        """A request of a task that reached no slot: a free one stands for it, and keeps what it holds."""
+        """Begin a request of a task that reached no slot: a free slot is used for it, and keeps its content."""
         free = next((slot for slot in self.slots.values() if slot.open is None), None) or self.slot(len(self.slots))
         return self._begin(free, task, mark, child=False, partial=False)
 
     def sleep(self, mark: Mark) -> None:
-        """A sleeping server keeps its ids and loses its context, and with it every cache."""
+        """Note that the server sleeps: it keeps its ids and loses its context and all caches."""
         self.asleep = True
         self.past.sleep(mark if self.worked else None)
         for slot in self.slots.values():
@@ -647,7 +650,7 @@ class ServerRun:
     # ---- ends
 
     def close(self, slot: Slot, *, lost: bool = False) -> None:
-        """The request of a slot is over: settle it. ``lost``: its end is not in the log."""
+        """End the request of a slot and derive its result. ``lost``: its end is not in the log."""
         if slot.open is None:
             return
         if lost:
@@ -688,7 +691,7 @@ class ServerRun:
             self._ended(revised)
 
     def quiet(self) -> None:
-        """The log fell silent: a released request gets no more timing lines."""
+        """Note that no lines came for a while: a released request gets no more timing lines."""
         for slot in self.slots.values():
             if slot.released:
                 self.close(slot)
@@ -700,9 +703,9 @@ class ServerRun:
                 self.close(slot, lost=True)
 
     def close_open(self, *, lost: bool = True) -> None:
-        """End of the log, or of the process: close what is still open.
+        """End the log or the process: close all open requests.
 
-        Excerpts may end between the choice of a slot and the launch, with all that the RAM cache says in them.
+        Excerpts may end between the choice of a slot and the launch, after all lines about the RAM cache.
         """
         if not self.worked:
             for slot in self.slots.values():

@@ -1,8 +1,8 @@
-"""From what was printed of a request to the request: counts, common prefix, conversation, loss, in this order.
+"""Turns the printed lines of a request into its result: counts, common prefix, conversation, loss, in this order.
 
-``settle`` reads what the log printed (``Observed``), what is known of the server (``Facts``) and what earlier requests
-left after (``ConversationMemory``). It returns what the request changes as ``Effects``; only the conversations learn
-on the way. Most requests continue what their slot holds and change nothing else: each step asks for that first.
+``settle`` reads what the log printed (``Observed``), the facts of the server (``Facts``) and the state that earlier
+requests left (``ConversationMemory``). It returns the request's changes as ``Effects``; only the conversations are
+updated directly. Most requests continue their slot's content and change nothing else: each step checks this first.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _MAX_CLEARED = 64
 
 
 class ConversationMemory(msgspec.Struct, gc=False):
-    """What earlier requests of one run of the server left behind."""
+    """The state that earlier requests of one run of the server left."""
 
     conversations: Conversations = msgspec.field(default_factory=Conversations)
     ram: RamCache = msgspec.field(default_factory=RamCache)
@@ -95,13 +95,13 @@ class ConversationMemory(msgspec.Struct, gc=False):
         return KnownLength(None if owner is None else owner.id)
 
     def is_roomy(self, facts: Facts) -> bool:
-        """Whether the RAM cache is known to have kept all that left a slot."""
+        """Whether the RAM cache is known to have kept the content of every reused slot."""
         if self.asked is not facts:
             self.asked, self.roomy = facts, _roomy(facts)
         return self.roomy
 
     def apply(self, effects: Effects) -> None:
-        """Take over what a settled request changes."""
+        """Apply the changes of a finished request."""
         if effects.short > self.short:
             self.short = effects.short
         for length in effects.left_ram:
@@ -119,21 +119,21 @@ class ConversationMemory(msgspec.Struct, gc=False):
             self.slept, self.woken, self.eventful = mark, True, True
 
     def clear_idle(self, thread: int, mark: Mark, saved: IdleSave) -> None:
-        """Note whose text an idle slot held when it was cleared."""
+        """Note that an idle slot with the text of this conversation was cleared."""
         if len(self.idle_cleared) >= _MAX_CLEARED:
             del self.idle_cleared[next(iter(self.idle_cleared))]
         self.idle_cleared[thread] = (mark, saved)
         self.eventful = True
 
     def erase(self, thread: int, mark: Mark) -> None:
-        """Note whose text a slot held when it was erased over the API."""
+        """Note that a slot with the text of this conversation was erased over the API."""
         if len(self.erased) >= _MAX_CLEARED:
             del self.erased[next(iter(self.erased))]
         self.erased[thread] = mark
         self.eventful = True
 
     def refuse(self, thread: int, mark: Mark) -> None:
-        """Note whose state the RAM cache did not take."""
+        """Note that the RAM cache did not accept the state of this conversation."""
         if len(self.refused) >= _MAX_CLEARED:
             del self.refused[next(iter(self.refused))]
         self.refused[thread] = mark
@@ -141,7 +141,7 @@ class ConversationMemory(msgspec.Struct, gc=False):
 
 
 class Content(msgspec.Struct, frozen=True, gc=False):
-    """What the slot held when a request came, and what the prompt has in common with it."""
+    """The slot's content when a request came, and its common prefix with the prompt."""
 
     numbers: TokenCounts
     held: SlotContent
@@ -162,7 +162,7 @@ class Content(msgspec.Struct, frozen=True, gc=False):
 
 
 class Turn(msgspec.Struct, frozen=True, gc=False):
-    """The place of a request in a conversation."""
+    """The conversation of a request, and its position in it."""
 
     thread: Thread | None
     """Conversation that it continues; None for a new one."""
@@ -190,7 +190,7 @@ Rest = tuple[int | None, int, bool, bool, int | None, Mapping[str, Between]]
 
 
 class More(msgspec.Struct, frozen=True, gc=False):
-    """What is concluded of a request beside its numbers: nothing of most."""
+    """Results of a request besides its numbers; most requests have none."""
 
     marks: Marks | None = None
     """Marks of its lines and of those that follow; None: only those of its lines."""
@@ -209,7 +209,7 @@ NOTHING_MORE = More()
 
 
 class Effects(msgspec.Struct, frozen=True, gc=False):
-    """What a settled request changes beside its own slot and conversation; most change nothing."""
+    """Changes by a finished request outside its own slot and conversation; most requests change nothing."""
 
     slot_threads: Mapping[int, int]
     """Slot -> conversation whose text it holds, where that is another than was thought."""
@@ -236,15 +236,15 @@ def settle(
     *,
     shown: bool,
 ) -> tuple[Request, Effects | None]:
-    """Settle a request that has ended; returns it, and what it changes.
+    """Derive the result of a request that has ended; returns the request, and its changes.
 
     Args:
-        seen: what was printed of it.
-        facts: what is known of the server at its end.
-        past: what earlier requests left.
-        file: in which it begins.
-        slot: that processed it; the caller changes it by the effects.
-        slots: all of the server.
+        seen: printed values of the request.
+        facts: facts of the server at its end.
+        past: state that earlier requests left.
+        file: file in which it begins.
+        slot: slot that processed it; the caller applies the changes.
+        slots: all slots of the server.
         shown: lines about checkpoints would be in this log.
     """
     talk = past.conversations
@@ -266,10 +266,10 @@ def settle(
 
 
 def plain(seen: Observed, facts: Facts, talk: Conversations, *, shown: bool) -> tuple[Thread, Numbers] | Content | None:
-    """Conclude a request that continues what its slot holds, as most do, from its numbers alone.
+    """Derive the result of a request that continues its slot's content, as most do, from its numbers alone.
 
-    If it does not continue that, return only what the slot held; None if neither follows from them at once. What
-    follows is what ``concluded`` and ``content`` find step by step.
+    If it does not continue the content, return only the content; None if neither follows directly from the numbers.
+    ``concluded`` and ``content`` give the same results step by step.
     """
     choice, memory = seen.choice, facts.memory
     similarity, keep, held, whose = choice.similarity, choice.f_keep, seen.held_tokens, seen.held_thread
@@ -340,10 +340,9 @@ def concluded(
     *,
     shown: bool,
 ) -> tuple[Thread | None, Numbers, More]:
-    """Conclude any request: what its slot held, whose turn it is, what was lost and what had happened before.
+    """Derive the result of any request: its slot's content, its conversation, its loss and the events before it.
 
-    ``held_then``: what its slot held, if that is known. Returns the conversation that it is a turn of with what is
-    concluded.
+    ``held_then``: the slot's content, if known. Returns the request's conversation with its results.
     """
     talk = past.conversations
     shifted = seen.shifted or (seen.truncated and not _full(seen, facts))
@@ -409,7 +408,7 @@ def _note_unsaved(seen: Observed, facts: Facts, past: ConversationMemory, before
 
 
 def content(seen: Observed, facts: Facts, past: ConversationMemory, *, shifted: bool, shown: bool) -> Content:
-    """What the slot held, what the prompt has in common with it, and the token counts."""
+    """Return the slot's content, its common prefix with the prompt, and the token counts."""
     choice = seen.choice
     found: Marks = seen.marks
     moved: list[Moved] | tuple[()] = ()
@@ -447,7 +446,7 @@ def content(seen: Observed, facts: Facts, past: ConversationMemory, *, shifted: 
 def turn(
     seen: Observed, found: Content, facts: Facts, past: ConversationMemory, slot: Slot, slots: Mapping[int, Slot]
 ) -> Turn:
-    """Whose turn the request is."""
+    """Find the conversation of the request."""
     talk, held, numbers, prefix = past.conversations, found.held, found.numbers, found.prefix
     cached, moved, others, again = numbers.cached, found.moved, 0, None
     whole = _whole_elsewhere(seen.choice, cached or 0, talk)
@@ -478,7 +477,7 @@ def turn(
         return Turn(None, held, held.tokens, others, moved=again)
     if unseen and held.thread != thread.id and (cached or 0) < thread.prompt - KEPT:
         # RAM gave back its own copy, of which a part still matches: what it shares with the slot was less
-        numbers.derived["restored_from_ram"] = "more was reused than the slot held"
+        numbers.derived["restored_from_ram"] = "more tokens were reused than the slot contained"
         held = SlotContent(thread.total, thread.id, None, None, None)
         return Turn(thread, held, thread.total, returned=True, moved=again)
     reference: int | None = thread.total
@@ -513,7 +512,7 @@ def _compared(choice: Choice, talk: Conversations) -> Mapping[int, int]:
 
 
 def loss(seen: Observed, found: Content, place: Turn) -> Loss:
-    """Outcome and lost tokens, against what could have been reused."""
+    """Outcome and lost tokens, against the tokens that could have been reused."""
     held, numbers, cold = place.held, found.numbers, False
     if place.thread is None and numbers.prompt is not None:
         # Content of unknown origin may have been this conversation's: a log cut at its start shows no first request.
@@ -528,10 +527,10 @@ def loss(seen: Observed, found: Content, place: Turn) -> Loss:
 
 
 def history(seen: Observed, place: Turn, past: ConversationMemory, marks: Marks) -> tuple[bool, int | None, Marks]:
-    """What happened since the last turn of the conversation, as marks, and to its copy in the RAM cache.
+    """Return the events since the last turn of the conversation, as marks, and those of its copy in the RAM cache.
 
-    Returns whether that cache had its previous prompt and did not give it back, the common prefix with that, and the
-    marks.
+    Returns whether that cache had its previous prompt and did not restore it, the common prefix with that prompt, and
+    the marks.
     """
     thread, refused, reference_lcp = place.thread, False, None
     if thread is not None and (place.held.thread != thread.id or place.elsewhere):
@@ -814,17 +813,17 @@ def follow(
     *,
     uncached: bool = False,
 ) -> Request:
-    """Judge a request as the turn of a conversation that it is by its text, given beside the log.
+    """Judge a request as a turn of the conversation that its text shows; the text is given besides the log.
 
     Args:
-        request: as its lengths had it.
+        request: result from its lengths.
         thread: the conversation.
-        turn: 0 for its first.
-        held_thread: conversation whose text its slot held; None if that is unknown.
-        total: tokens of the turn before and its reply in its slot; None if that is unknown.
-        kept: of these, the ones that the text kept; None if that is unknown.
+        turn: number of the turn, 0 for the first.
+        held_thread: conversation of the slot's content; None if unknown.
+        total: tokens of the previous turn and its reply in its slot; None if unknown.
+        kept: tokens of these that the new text keeps; None if unknown.
         together: tokens of its beginning that another request computed at the same time.
-        uncached: it asks for no cache.
+        uncached: the request asks for no cache.
     """
     reference = request.held_tokens if not turn else total
     outcome, lost, client, server = accounting.judge(
@@ -843,10 +842,10 @@ def follow(
 
 
 def settle_unsearched(past: ConversationMemory, slot: Slot, length: int, mark: Mark) -> Request | None:
-    """Judge the last request of a slot again, whose prompt begins with an entry of the RAM cache of ``length`` tokens.
+    """Judge the last request of a slot again: its prompt begins with a RAM cache entry of ``length`` tokens.
 
-    ``mark``: the line that says so when its prompt is saved. Returns None if the cache was searched for it, where
-    the entry may be younger, and where nothing was computed twice.
+    ``mark``: the line that shows this when the prompt is saved. Returns None if the cache was searched for the request,
+    if the entry may be newer, or if nothing was computed twice.
     """
     thread = past.conversations.get(slot.thread)
     before = None if thread is None else thread.recent[-1].request
@@ -880,11 +879,10 @@ def judge_again(
     slots: Mapping[int, Slot],
     slot_threads: Mapping[int, int],
 ) -> tuple[list[Request], dict[int, int]]:
-    """Judge requests again, as turns of the conversation that they really belong to; returns those that may change.
+    """Judge requests again, as turns of the right conversation; returns the requests that may still change.
 
-    The report keeps what it said of those that are final: it can no longer be taken back. ``current``: number of the
-    request that showed it. ``slot_threads``: slot -> conversation, where it is another than the slot's; returned with
-    those that the move adds.
+    Final requests stay as reported. ``current``: number of the request that showed the error. ``slot_threads``: slot ->
+    conversation, if it differs from the slot's; returned with the changes of these moves.
     """
     revised, owners = [], dict(slot_threads)
     for move in moved:

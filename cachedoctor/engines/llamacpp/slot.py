@@ -1,8 +1,8 @@
 """One slot, from the choice of a prompt to its release: IDLE -> looked at -> chosen -> running -> released -> IDLE.
 
-Every transition is a method with plain values. What a line shows of the request alone, ``Observed`` records. Lines of
-the log become calls of these methods in ``lines.py`` (one line) and ``fused.py`` (several lines at once). What slots
-leave to the RAM prompt cache is remembered as far as its lines show.
+Every transition is a method with plain values. ``Observed`` records lines that concern only the request. Lines of
+the log become calls of these methods in ``lines.py`` (one line) and ``fused.py`` (several lines at once). Copies in the
+RAM prompt cache are remembered as far as their lines show.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class RamCache(msgspec.Struct, gc=False):
         return mark if mark is not None and mark.line < before else None
 
     def forget(self, length: int | None = None) -> None:
-        """A prompt of this length left it; None: one of them did."""
+        """Forget a prompt of this length, which left the cache; None: an unknown prompt left it."""
         if length is None:
             self.saved.clear()
         else:
@@ -81,7 +81,7 @@ class IdleSave(msgspec.Struct, gc=False):
 
 
 class RunMemory(msgspec.Struct, gc=False):
-    """What one run of a server has shown until now."""
+    """What one run of a server has shown so far."""
 
     shows_ram: bool = False
     """Whether the log shows if the RAM prompt cache was searched."""
@@ -94,7 +94,7 @@ class RunMemory(msgspec.Struct, gc=False):
 
 
 class Slot:
-    """What the log lets us know of one slot of one server."""
+    """The state of one slot of one server, as far as the log shows it."""
 
     __slots__ = (
         "checkpoints", "choice", "cleared_thread", "context", "dropped", "ended", "evictions", "id", "idle_saved",
@@ -141,21 +141,21 @@ class Slot:
 
     @property
     def idle(self) -> bool:
-        """Whether no request is processed here."""
+        """Whether the slot processes no request."""
         return self.open is None or self.released
 
     def serves(self, task: int) -> bool:
-        """Whether it works on this task, or waits for its last lines."""
+        """Whether the slot processes this task, or waits for the task's last lines."""
         return self.open is not None and self.open.task == task
 
     def request_of(self, task: int) -> Observed | None:
-        """Its open request, if it is of this task."""
+        """The open request of the slot if it is of this task."""
         return self.open if self.open is not None and self.open.task == task else None
 
     # ---- the choice
 
     def look(self, mark: Mark, lcp: int, n_prompt: int) -> bool:
-        """The server compares a prompt with what this slot holds; returns whether it has not been chosen yet."""
+        """Note that the server compares a prompt with the slot; returns whether the slot has not been chosen yet."""
         if self.choice is not None and self.choice.selected_by == "id":  # from b9873 on looked at after the choice
             self.choice.lcp, self.choice.n_prompt, self.choice.odd = lcp, n_prompt, True
             return False
@@ -163,11 +163,11 @@ class Slot:
         return True
 
     def take_over(self, choice: Choice | None) -> None:
-        """Its choice was printed in the lines before a new run of the server showed."""
+        """Take over a choice that was printed before a new run of the server was recognised."""
         self.choice = choice
 
     def overlook(self) -> SlotCompared | None:
-        """Another slot was chosen; returns what is known of this one if it was checked."""
+        """Note that another slot was chosen; returns what is known of this slot if it was checked."""
         choice = self.choice
         if choice is None or choice.selected_by is not None:
             return None
@@ -186,7 +186,7 @@ class Slot:
         evictions: int,
         others: Sequence[SlotCompared],
     ) -> None:
-        """It is chosen for the next prompt, and not the ``others`` that were checked."""
+        """Note that the slot is chosen for the next prompt, and not the ``others`` that were checked."""
         looked = self.choice
         choice = self.choice = Choice(mark.line, by, similarity, f_keep, t_last, others=others, marks={"select": mark})
         if t_last == -1:
@@ -197,12 +197,12 @@ class Slot:
         self.evictions = evictions
 
     def matched(self, lcp: int) -> None:
-        """The choice prints the common prefix itself (up to b6628)."""
+        """Note the common prefix, which the choice itself prints up to b6628."""
         if self.choice is not None:
             self.choice.lcp, self.choice.odd = lcp, True
 
     def adapter(self, mark: Mark) -> None:
-        """Adapters or scales differ from the last request's: printed between the choice of the slot and the launch."""
+        """Note other adapters or scales than in the last request; printed between the choice and the launch."""
         if self.choice is None:
             self.choice = Choice(mark.line)  # a slot asked for by its number is taken without a line (up to b9713)
         self.choice.marks["lora"] = mark
@@ -210,7 +210,7 @@ class Slot:
     # ---- the RAM prompt cache, between choice and launch
 
     def ram_searched(self, mark: Mark, f_keep: float | None, similarity: float | None) -> None:
-        """The RAM cache is searched for a prompt better than this slot's; a negative share says that it is empty."""
+        """Note that the RAM cache is searched for a better prompt; a negative share means that the slot is empty."""
         choice = self.choice
         if choice is None:
             return
@@ -224,7 +224,7 @@ class Slot:
             choice.f_keep, choice.similarity = f_keep, SHARE.of(similarity)
 
     def ram_found(self, mark: Mark, f_keep: float | None, similarity: float | None) -> None:
-        """A better prompt comes back from the RAM cache."""
+        """Note that a better prompt is restored from the RAM cache."""
         choice = self.choice
         if choice is None:
             return
@@ -236,26 +236,26 @@ class Slot:
             self.read_file()
 
     def ram_candidate(self, mark: Mark, length: int, lcp: int) -> None:
-        """The RAM cache holds a prompt that shares so much with the new one."""
+        """Note a prompt in the RAM cache, and the length of its common prefix with the new prompt."""
         choice = self.choice
         if choice is not None and len(choice.candidates) < MAX_CANDIDATES:
             choice.candidates = [*choice.candidates, (length, lcp)]
             choice.marks.setdefault("ram_candidate", mark)
 
     def ram_saved(self, length: int) -> None:
-        """What it holds was saved to the RAM cache."""
+        """Note that the slot's content was saved to the RAM cache."""
         if self.choice is not None:
             self.choice.saved = length
 
     def ram_failed(self, mark: Mark) -> None:
-        """A prompt could not be brought back from the RAM cache."""
+        """Note that a prompt could not be restored from the RAM cache."""
         if self.choice is not None:
             self.choice.marks["ram_failed"] = mark
 
     # ---- the request
 
     def launch(self, index: int, task: int, mark: Mark, asked: Asker, before: RunMemory, *, partial: bool) -> Observed:
-        """A request starts (or, ``partial``, this line of it is the first in the log)."""
+        """Start a request (``partial``: this line is not its first, but the first one in the log)."""
         choice, shows_ram = self.choice, before.shows_ram
         if choice is None:
             choice, first, shows_ram = UNCHOSEN, mark.line, False
@@ -281,11 +281,11 @@ class Slot:
         return request
 
     def fit(self, context: int) -> None:
-        """Its context has this many tokens, by the line of a prompt."""
+        """Note the slot's context in tokens, from the line of a prompt."""
         self.context = context
 
     def force(self, mark: Mark) -> None:
-        """Full re-processing is forced, and every checkpoint is erased."""
+        """Note a forced full re-processing, which erases every checkpoint."""
         if not self.positions_known:
             self.positions, self.positions_known = [], True
         if self.open is not None:
@@ -293,18 +293,17 @@ class Slot:
             self.open.marks["forced"] = mark
 
     def image(self) -> None:
-        """Images are encoded for its request."""
+        """Note that images are encoded for the slot's request."""
         if self.open is not None:
             self.open.images = True
 
     # ---- context checkpoints
 
     def stale(self, end: int) -> tuple[Mark, int] | None:
-        """The request that changed text which a checkpoint up to position ``end`` still stands for: its line, and
-        where it diverged.
+        """Return the request that changed text which a checkpoint up to position ``end`` still represents.
 
-        It was made by a request that processed its last position and made checkpoints at all; where one that came later
-        diverged from the slot's content before that position and made none, the checkpoint is older than the text.
+        Returns its line and where it diverged. A request that processed position ``end`` and made checkpoints made this
+        one. If a later request diverged before that position and made none, the checkpoint is older than the text.
         """
         makers = [i for i, s in enumerate(self.stretches) if s.start <= end < s.end and s.created]
         if not makers:
@@ -312,7 +311,7 @@ class Slot:
         return next(((s.mark, s.diverged) for s in self.stretches[makers[-1] + 1 :] if s.diverged < end), None)
 
     def created(self, count: int, pos_min: int, pos_max: int, limit: int, line: int) -> None:
-        """Its request made checkpoints, the last of them here; the server's list holds ``limit``."""
+        """Note the checkpoints that the request made, the last one here; the server's list has ``limit`` places."""
         seen = self.open
         if seen is None:
             return
@@ -326,9 +325,9 @@ class Slot:
         self.positions = [*(self.positions[-kept:] if kept > 0 else ()), (pos_min, pos_max)]
 
     def erased(self, mark: Mark, position: tuple[int, int] | None, kept: int | None) -> None:
-        """A checkpoint was erased as invalid; ``position`` is None if the line's numbers are wrong (up to b6628).
+        """Note an erased invalid checkpoint; ``position`` is None if the line's numbers are wrong (up to b6628).
 
-        ``kept``: what is reused, where the line shows it.
+        ``kept``: the reused tokens, if the line shows them.
         """
         seen = self.open
         if seen is not None:
@@ -348,7 +347,7 @@ class Slot:
     def drop(
         self, tokens: int | None, pos_min: int, pos_max: int, size: float | None, mark: Mark, *, crowded: bool
     ) -> None:
-        """A checkpoint left a full list, or was too close to another."""
+        """Note a checkpoint that left a full list, or was too close to another."""
         self.checkpoints = max(0, self.checkpoints - 1)
         self._forget((pos_min, pos_max))
         held = self.open.held_checkpoints if self.open is not None else None
@@ -365,12 +364,12 @@ class Slot:
     # ---- the end
 
     def answer(self, task: int, line: int) -> None:
-        """The head of the timing block; ``grep slot`` leaves its lines out, which have no prefix (up to b9093)."""
+        """Note the head of the timing block; ``grep slot`` omits its lines, which have no prefix (up to b9093)."""
         if self.open is not None and self.open.task == task:
             self.open.answered, self.open.last_line = True, line
 
     def release(self, tokens: int, truncated: bool, mark: Mark) -> bool:
-        """The slot is released; returns whether nothing more is to come, as the timing lines were before it."""
+        """Release the slot; returns whether the request is complete, because its timing lines came before."""
         seen = self.open
         if seen is None:
             return False
@@ -393,7 +392,7 @@ class Slot:
         tokens: int,
         truncated: bool,
     ) -> None:
-        """The timing lines of its request and the release, which were read together."""
+        """Process the timing lines of the request and the release, which were read together."""
         request.prompt_ms, request.processed_tokens = prompt_ms, processed
         request.reply_ms, request.generated_tokens = reply_ms, generated
         request.last_line, request.released_tokens = release.line, tokens
@@ -404,7 +403,7 @@ class Slot:
         self.released = True
 
     def end(self, seen: Observed, *, lost: bool) -> Observed:
-        """Give its open request away. ``lost``: its end is not in the log."""
+        """Return the open request and remove it. ``lost``: its end is not in the log."""
         untimed = seen.generated_tokens is None
         if untimed and self.released and self._refused(seen):
             seen.error, seen.error_tokens, seen.error_limit = "context-overflow", seen.prompt_tokens, self.context
@@ -430,55 +429,55 @@ class Slot:
     # ---- what it holds between requests
 
     def count(self, created: int, erased: int, limit: int | None) -> None:
-        """Count the checkpoints that a request made and erased; the server's list holds ``limit``."""
+        """Count the checkpoints that a request made and erased; the server's list has ``limit`` places."""
         held = max(0, self.checkpoints + created - erased)
         self.checkpoints = min(held, limit) if limit is not None and limit >= 0 else held
 
     def hold(self, length: int, thread: int | None) -> None:
-        """From now on it holds the text of this conversation."""
+        """Note that the slot contains the text of this conversation from now on."""
         self.length, self.thread = length, thread
 
     def belongs_to(self, thread: int | None) -> None:
-        """Its text is that of another conversation than was thought."""
+        """Correct the conversation whose text the slot contains."""
         self.thread = thread
 
     def keep(self, dropped: list[Dropped]) -> None:
-        """Of the dropped checkpoints only these belong to the present content."""
+        """Keep only these dropped checkpoints, which belong to the present content."""
         self.dropped = dropped
 
     def processed(self, stretch: SlotStretch | None) -> None:
-        """A request processed this stretch of the content; None if that is not known, and history begins again."""
+        """Note the part of the content that a request processed; None if unknown, which clears the history."""
         self.stretches = [] if stretch is None else [*self.stretches[1 - _MAX_STRETCHES :], stretch]
 
     def empty(self) -> None:
-        """It holds nothing."""
+        """Note that the slot is empty."""
         self.length, self.thread = 0, None
 
     def read_file(self) -> None:
-        """A file replaced its content."""
+        """Note that a file replaced the slot's content."""
         self.length, self.thread, self.positions_known, self.dropped, self.stretches = None, None, False, [], []
 
     def save_idle(self, save: IdleSave) -> None:
-        """It is saved to the RAM cache for being idle."""
+        """Note that the slot is saved to the RAM cache because it is idle."""
         self.idle_saved = save
 
     def idle_copy_gone(self, evictions: int) -> None:
-        """What was saved for being idle was too large for the RAM cache."""
+        """Note that the copy of the idle slot was too large for the RAM cache."""
         if self.idle_saved is not None:
             self.idle_saved.gone_at = evictions
 
     def clear(self) -> tuple[int | None, IdleSave | None]:
-        """It is emptied after its save to RAM; returns whose text it held, and that save."""
+        """Empty the slot after its save to RAM; returns the conversation of its text, and that save."""
         thread = self.cleared_thread if self.thread is None else self.thread
         saved, self.idle_saved, self.dropped, self.stretches = self.idle_saved, None, [], []
         return thread, saved
 
     def clear_silently(self) -> None:
-        """It is emptied without a line, as its build does with idle slots at a launch elsewhere."""
+        """Empty the slot without a line, as its build does with idle slots at a launch elsewhere."""
         self.cleared_thread = self.thread
         self.length, self.thread, self.dropped, self.stretches = 0, None, [], []
 
     def sleep(self) -> None:
-        """A sleeping server keeps its slots and loses what they hold."""
+        """Empty the slot, because the server sleeps."""
         self.length, self.thread, self.checkpoints, self.positions = 0, None, 0, []
         self.dropped, self.stretches, self.used = [], [], False

@@ -1,4 +1,4 @@
-"""Start-up lines of llama-server: settings, model, kind of memory, build.
+"""Reads start-up lines of llama-server: settings, model, kind of memory, build.
 
 ``initializing, n_slots = 4, n_ctx_slot = 8192, kv_unified = 'true'`` sets three facts.
 """
@@ -83,7 +83,7 @@ class StartupLine(msgspec.Struct, frozen=True):
 
 
 class Startup:
-    """Says which facts a start-up line changes; what it is told of the memory it puts together."""
+    """Finds which facts a start-up line changes; it combines several lines about the memory."""
 
     def __init__(self) -> None:
         self._recurrent = self._attention = self._windowed = False
@@ -165,7 +165,7 @@ def _build(facts: Facts, fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def build_number(text: str) -> int | None:
-    """Build that ``b11549-0a1b2c3``, ``v0.9.0`` or ``0.9.1-dev (build 12150, commit 5ad1c5da0)`` names."""
+    """The build in ``b11549-0a1b2c3``, ``v0.9.0`` or ``0.9.1-dev (build 12150, commit 5ad1c5da0)``."""
     if found := _BUILD.match(text):
         return int(found[1] or found[2])
     version = _RELEASE.match(text)

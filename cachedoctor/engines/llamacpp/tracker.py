@@ -1,4 +1,4 @@
-"""Events of one llama-server in, sessions and finished requests out; its messages, compiled at the first call."""
+"""Turns events of one llama-server into sessions and finished requests; compiles its messages at the first call."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ LISTING_PLAN = msgspec.structs.replace(PLAN, wanted=PLAN.wanted | {ANSWERED})
 
 
 def of_fork(plan: ScanPlan) -> ScanPlan:
-    """Return the plan for lines of a fork, of which none is left out and none read together with others."""
+    """Return the plan for lines of a fork: no line is left out, and no lines are read together."""
     return msgspec.structs.replace(plan, once=frozenset(), fused_groups=0)
 
 
 class Tracker:
-    """One origin of one input: feeds on events in line order, gives finished requests."""
+    """Processes the events of one origin in line order, and returns finished requests."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class Tracker:
             self.run.is_of(self._fork[0])
 
     def fork(self, program: str) -> Fork:
-        """From now on its lines are those of a fork; return who takes them."""
+        """Read all further lines as a fork's, and return the object that processes them."""
         if self._fork is None:
             from cachedoctor.engines.llamacpp.forked import Fork  # few logs are of one
 
@@ -118,22 +118,22 @@ class Tracker:
 
     @property
     def session(self) -> Session:
-        """The run that continues."""
+        """The current run."""
         return self.run.session
 
     @property
     def slots(self) -> dict[int, Slot]:
-        """Its slots, by number."""
+        """The slots of the run, by number."""
         return self.run.slots
 
     @property
     def asleep(self) -> bool:
-        """Whether the server has fallen asleep."""
+        """Whether the server sleeps."""
         return self.run.asleep
 
     @property
     def quoted(self) -> int:
-        """Lines with a client's words of which a finding speaks."""
+        """Number of prompt lines with different values of a client, which a finding mentions."""
         return self.run.quoted
 
     def feed(self, event: Event) -> None:
@@ -160,7 +160,7 @@ class Tracker:
         lines.read(self.run, event)
 
     def feed_partly(self, event: Event) -> None:
-        """Take a line of which fields may be missing; one without slot and task continues the request before it."""
+        """Process a line that may lack fields; a line without slot and task continues the request before it."""
         self.run.read_leniently()
         if event.task < 0 and event.message in _BEGINNINGS:
             self.run.end_anonymous(event.message)
@@ -219,7 +219,7 @@ class Tracker:
     # ---- ends
 
     def quiet(self) -> None:
-        """The log fell silent: a released request gets no more timing lines."""
+        """Note that no lines came for a while: a released request gets no more timing lines."""
         self.run.quiet()
 
     def give_up(self, number: int) -> None:
@@ -243,7 +243,7 @@ _GENERATED = ("n_decoded", "n_gen")
 
 
 class TaskProgress(msgspec.Struct):
-    """How far one task is; what its lines do not show is None."""
+    """The progress of one task; a value that its lines do not show is None."""
 
     task: int
     tokens: int | None = None
@@ -255,7 +255,7 @@ class TaskProgress(msgspec.Struct):
 
 
 def advance(event: Event, before: TaskProgress | None) -> TaskProgress | None:
-    """Say how far the slot is after ``event``; None when the event says nothing of it."""
+    """The progress of the slot after ``event``; None if the event does not show it."""
     if event.message not in PROGRESS and event.message != _BATCH:
         return None
     now = before if before is not None and before.task == event.task else TaskProgress(event.task)
@@ -280,13 +280,13 @@ def catalogue() -> Catalogue:
 
 @cache
 def single_lines() -> Catalogue:
-    """Return the one without, for whoever has to hear of every line on its own."""
+    """Return the catalogue without that pattern, for listeners that need every single line."""
     return Catalogue(ROWS)
 
 
 @cache
 def fork_lines() -> Catalogue:
-    """Return the one of a fork's lines that are llama-server's, with the wordings that only the fork has."""
+    """Return the catalogue of a fork's lines that are llama-server's, with the wordings that only the fork has."""
     from cachedoctor.engines.programs import ik_llama  # few logs are of a fork
 
     return Catalogue(ik_llama.LLAMA_ROWS + ROWS)
@@ -294,7 +294,7 @@ def fork_lines() -> Catalogue:
 
 @cache
 def fork_words() -> Catalogue:
-    """Return the one of what the fork says in words of its own."""
+    """Return the catalogue of a fork's lines in its own words."""
     from cachedoctor.engines.catalogue.logger import LoggerCatalogue
     from cachedoctor.engines.llamacpp import forked
     from cachedoctor.engines.programs import ik_llama

@@ -1,4 +1,4 @@
-"""Programs that log a few numbers of each request, one file each: its messages, what proves it, and its tracker.
+"""Programs that log a few numbers of each request; one file each, with its messages, its proof and its tracker.
 
-A file here is found by being here: it has ``PROGRAM``.
+Every file here that has ``PROGRAM`` is a program.
 """

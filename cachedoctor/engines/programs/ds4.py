@@ -1,4 +1,4 @@
-"""ds4-server: what it reuses of a prompt, and where the prompt diverges from the one conversation that it keeps live.
+"""ds4-server: how much of a prompt it reuses, and where the prompt diverges from its one live conversation.
 
 Source: ``ds4_server.c`` of antirez/ds4, commit 8d576642 of 2026-05-21; ``vision=`` is newer, from logs of 2026-10. It has no
 versions and answers one request at a time.
@@ -50,7 +50,7 @@ _REASONS = ("token-mismatch", "incoming-prompt-shorter-than-live-checkpoint", "l
 
 
 class Tracker(JudgedTracker):
-    """Feeds on the events of one origin. What a miss of the live conversation says is of the prompt that starts next."""
+    """Processes the events of one origin. A miss of the live conversation belongs to the prompt that starts next."""
 
     engine = "ds4"
     program = "ds4-server"

@@ -1,4 +1,4 @@
-"""ik_llama.cpp, a fork of llama.cpp: what its server writes in words of its own.
+"""ik_llama.cpp, a fork of llama.cpp: the lines of its server in its own words.
 
 Source: ``examples/server/server-context.cpp`` of ik_llama.cpp, and logs of its issues from 2026-02 to 2026-04. It has no
 versions.
@@ -105,13 +105,13 @@ class _WorkingRequest(msgspec.Struct):
 
 
 class Tracker(JudgedTracker):
-    """Feeds on the events of one origin. The end of a request names its slot only: its task is gone by then."""
+    """Processes the events of one origin. The line at the end of a request names only the slot, not the task."""
 
     engine = "ik_llama.cpp"
     program = "ik_llama.cpp"
 
     def prepare(self) -> None:
-        """Make what is kept between lines."""
+        """Create the state that is kept between lines."""
         self._open: dict[int, _WorkingRequest] = {}
         self._common: tuple[int, int] | None = None
         """Common prefix of the slot whose memory is cleared next, in tokens of the slot and of the prompt."""

@@ -37,7 +37,7 @@ PREFIX = rb"(?:\r++|\[\d\d:\d\d:\d\d\] )"
 
 
 class Tracker(JudgedTracker):
-    """Feeds on the events of one origin. KoboldCpp answers one request at a time."""
+    """Processes the events of one origin. KoboldCpp answers one request at a time."""
 
     engine = "koboldcpp"
     program = "KoboldCpp"

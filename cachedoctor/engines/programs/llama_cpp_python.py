@@ -1,4 +1,4 @@
-"""llama-cpp-python: one line for each prompt that begins like the one before it, with ``verbose`` on.
+"""llama-cpp-python with ``verbose``: one line for each prompt that begins like the previous one.
 
 Source: ``Llama.generate`` of llama_cpp/llama.py; the numbers are there from 0.2.88 on (August 2024, its PR 1659).
 """
@@ -25,7 +25,7 @@ PREFIX = rb"[ \t]{1,16}+"
 
 
 class Tracker(JudgedTracker):
-    """Feeds on the events of one origin. A prompt that reuses nothing has no line of its own, and its timings alone."""
+    """Processes the events of one origin. A prompt that reuses nothing has no line of its own, only its timings."""
 
     engine = "llama-cpp-python"
     program = "llama-cpp-python"

@@ -23,16 +23,16 @@ PREFIX = rb"[ \t]{0,16}+(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d )?+(?:\[[^\]\n]{1,200}
 
 
 class Tracker(JudgedTracker):
-    """Feeds on the events of one origin. Each line is a whole request, written before its prompt is computed."""
+    """Processes the events of one origin. Each line is a whole request, written before its prompt is computed."""
 
     engine = "lmstudio-mlx"
     program = "LM Studio (MLX)"
 
     def read(self, event: Event) -> None:
-        """Take the next event.
+        """Process the next event.
 
-        The two numbers leave the last token of the prompt out, which is always computed, with the reply: with it they
-        are the ``usage.prompt_tokens`` of the response.
+        The two numbers leave out the last token of the prompt, which is always computed. With it they add up to
+        ``usage.prompt_tokens`` of the response.
         """
         cached = event.fields["cached"]
         self.weigh(event, self.answered(event.line, cached + event.fields["left"] + 1, cached))

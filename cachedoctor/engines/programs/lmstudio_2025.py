@@ -1,4 +1,4 @@
-"""LM Studio's llama.cpp engine of 2025, which it embeds: newer ones print the lines of llama-server.
+"""The llama.cpp engine that LM Studio embedded in 2025; newer versions print the lines of llama-server.
 
 Source: a developer log of LM Studio 0.3.18 (its bug tracker, issue 778).
 """
@@ -19,7 +19,7 @@ PREFIX = rb"(?:\[?\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\]?+ ?\[[A-Z]{4,8}\] ?|[ \t]{1,8
 
 
 class Tracker(JudgedTracker):
-    """Feeds on the events of one origin. The last token of a prompt is computed even where all of it was kept."""
+    """Processes the events of one origin. The last token of a prompt is computed even if all of the prompt was kept."""
 
     engine = "lmstudio"
     program = "LM Studio"

@@ -1,7 +1,7 @@
-"""mlx_lm.server: one line when a request begins, which says nothing of its prompt.
+"""mlx_lm.server: one line when a request begins, which shows nothing about its prompt.
 
-Source: ``mlx_lm/server.py`` of ml-explore/mlx-lm 0.32.0 (commit d78bf58e). ``Prompt processing progress`` counts what is
-computed, and the length of the prompt is in the response alone (``usage``).
+Source: ``mlx_lm/server.py`` of ml-explore/mlx-lm 0.32.0 (commit d78bf58e). ``Prompt processing progress`` counts computed
+tokens, and only the response has the length of the prompt (``usage``).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ROWS: list[R] = [
 
 
 class Tracker(AnswerTracker):
-    """Feeds on the events of one origin. The line counts a request, whose numbers stay unknown."""
+    """Processes the events of one origin. The line counts a request, whose numbers stay unknown."""
 
     engine = "mlx-lm"
     program = "mlx_lm.server"

@@ -1,7 +1,7 @@
 """mlx-vlm: prompt and cached tokens of each prefill, with its time.
 
-Source: ``mlx_vlm/server/generation.py`` of Blaizzy/mlx-vlm 0.6.15 (commit 9b13f522). With a draft model ``cached_tokens=0`` is part
-of the format (its issue 1957): a prefill that is far too fast for what it says contradicts its counter.
+Source: ``mlx_vlm/server/generation.py`` of Blaizzy/mlx-vlm 0.6.15 (commit 9b13f522). With a draft model the line always has
+``cached_tokens=0`` (its issue 1957). A prefill that is much too fast for this number contradicts it.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _KEPT = 64
 
 
 class Tracker(JudgedTracker):
-    """Feeds on the events of one origin."""
+    """Processes the events of one origin."""
 
     engine = "mlx-vlm"
     program = "mlx-vlm"
 
     def prepare(self) -> None:
-        """Make what is kept between lines."""
+        """Create the state that is kept between lines."""
         self._whole: deque[tuple[int, float]] = deque(maxlen=_KEPT)
         """Tokens and seconds of long prompts of which nothing seems to have been reused."""
         self._lies = False

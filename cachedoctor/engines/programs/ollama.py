@@ -1,4 +1,4 @@
-"""ollama: what its own runners log of each request. Lines of the llama-server that it starts are read as such.
+"""ollama: the lines of its own runners about each request. Lines of the llama-server that it starts are read as such.
 
 Sources: ``runner/llamarunner/cache.go``, ``runner/ollamarunner/cache.go`` and ``x/mlxrunner/cache.go`` of ollama, and
 logs of its issues. A version counts as ``minor * 100 + patch`` (0.33.3 is 3303), 0 if it is not known.
@@ -46,7 +46,7 @@ PREFIX = rb"time=\S++ level=[A-Z]++ (?:source=\S++ )?+"
 
 
 class Tracker(JudgedTracker):
-    """Feeds on the events of one origin. Each line is a whole request, written before its prompt is computed."""
+    """Processes the events of one origin. Each line is a whole request, written before its prompt is computed."""
 
     engine = "ollama"
     program = "ollama"

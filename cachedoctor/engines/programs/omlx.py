@@ -1,7 +1,7 @@
-"""oMLX: what its scheduler says of each prompt that found something in the cache, and where it diverges from what is stored.
+"""oMLX: the lines of its scheduler about prompts that found something in the cache, and where each prompt diverges.
 
 Source: logs in issues 2384, 2483, 2876, 3608 and 3704 of jundot/omlx, oMLX 0.5.4 to 0.6.4, and its pull request 1784 for
-the lines at the level of debugging. A prompt that is like nothing stored has no line. No version is printed in these lines.
+the debug lines. A prompt that matches nothing in the store has no line. These lines print no version.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ PREFIX = rb"(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:,\d{3})?+ - )?+omlx\.[\w.]{1,60}
 
 
 class Tracker(JudgedTracker):
-    """Feeds on the events of one origin. Two lines may be about one request, in this order."""
+    """Processes the events of one origin. Two lines may be about one request, in this order."""
 
     engine = "omlx"
     program = "oMLX"
 
     def prepare(self) -> None:
-        """Make what is kept between lines."""
+        """Create the state that is kept between lines."""
         self._open: dict[str, tuple[Told | None, str]] = {}
         """Requests for which another line may follow, and why less of their prompt was restored than is stored."""
         self._why = ""

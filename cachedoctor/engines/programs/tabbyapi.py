@@ -1,7 +1,7 @@
 """TabbyAPI: one line per request, with cached and new tokens.
 
 Source: ``common/gen_logging.py`` and ``common/logger.py`` of TabbyAPI, which has no versions, and its logs of 2026-08 and
-2026-09. Where its output is not a terminal, rich breaks lines between words at 80 columns.
+2026-09. If its output is not a terminal, rich breaks lines between words at 80 columns.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _PARTS = 3
 
 
 class Tracker(JudgedTracker):
-    """Feeds on the events of one origin. TabbyAPI does not log that it starts: all requests are of one session."""
+    """Processes the events of one origin. TabbyAPI does not log its start, so all requests are of one session."""
 
     engine = "tabbyapi"
     program = "TabbyAPI"

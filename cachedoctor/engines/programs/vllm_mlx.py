@@ -1,4 +1,4 @@
-"""vllm-mlx and Rapid-MLX, which began as the same program: what they find in the cache for each prompt.
+"""vllm-mlx and Rapid-MLX, which began as the same program: how much of each prompt they find in the cache.
 
 Source: ``vllm_mlx/scheduler.py`` and ``memory_cache.py`` of waybarrios/vllm-mlx 0.4.1 (commit 4b654c09) and of
 raullenchai/Rapid-MLX 0.12.18 (commit 7222ca77), which calls its loggers ``rapid_mlx``. No version is printed.
@@ -35,13 +35,13 @@ PREFIX = rb"(?:[A-Z]{4,8}+:(?:vllm|rapid)_mlx[\w.]{0,60}+:)?+(?:\[cache_fetch\] 
 
 
 class Tracker(JudgedTracker):
-    """Feeds on the events of one origin. A request is looked up when it comes, and scheduled when there is room."""
+    """Processes the events of one origin. A request is looked up when it arrives, and scheduled when there is space."""
 
     engine = "vllm-mlx"
     program = "vllm-mlx or Rapid-MLX"
 
     def prepare(self) -> None:
-        """Make what is kept between lines."""
+        """Create the state that is kept between lines."""
         self._open: dict[str, tuple[Told | None, Event | None]] = {}
         """Requests that are not scheduled yet, with a candidate that was printed for them."""
         self._stuck: Event | None = None

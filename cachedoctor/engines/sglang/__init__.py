@@ -1,4 +1,4 @@
-"""SGLang: its log has batches of several requests, and requests only where --log-requests is on."""
+"""SGLang: its log has batches of several requests, and single requests only with --log-requests."""
 
 from cachedoctor.engines.engine_record import ACCESS, Either, Literals, package
 from cachedoctor.knowledge.late_patterns import late

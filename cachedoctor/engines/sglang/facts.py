@@ -1,4 +1,4 @@
-"""What lines of SGLang say of the server: rank, access lines, version, settings."""
+"""Facts about the server in lines of SGLang: rank, access lines, version, settings."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DATA_PARALLEL = late(r"\bDP\d+")
 
 
 class Writer(NamedTuple):
-    """Who wrote a line, and when."""
+    """The rank that wrote a line, and the time."""
 
     time: str | None
     """ISO 8601 without a zone, ``2026-07-04T04:31:24``, or ``T04:31:24``."""
@@ -37,7 +37,7 @@ class Writer(NamedTuple):
 
 
 def writer_of(line: bytes) -> Writer:
-    """Read the prefix of a line; both unknown where it has none."""
+    """Read the prefix of a line; both values are unknown if there is none."""
     found = _HEAD.search(line, 0, 4096)
     if found is None:
         return Writer(None, None)
@@ -63,7 +63,7 @@ _OTHERS = frozenset(
 
 
 def count(session: Session, event: Event) -> None:
-    """Count requests for text by their interface, as a setting with the first of these lines."""
+    """Count text requests by their interface, as a setting with the first of these lines."""
     path = str(event.fields["path"]).partition("?")[0]
     if event.fields["method"] != "POST" or not 200 <= event.fields["status"] < 300:
         return
@@ -92,20 +92,20 @@ _RATE = "input throughput (token/s)"
 
 
 class VersionRange(NamedTuple):
-    """Versions from ``low`` to ``high``, both included; None if there is no bound."""
+    """Versions from ``low`` to ``high``, both included; None means no bound."""
 
     low: int | None
     high: int | None
 
     def both(self, other: VersionRange) -> VersionRange:
-        """Versions in both; ``low`` is above ``high`` where there is none."""
+        """Versions in both ranges; ``low`` is above ``high`` if there are none."""
         lows = [n for n in (self.low, other.low) if n is not None]
         highs = [n for n in (self.high, other.high) if n is not None]
         return VersionRange(max(lows, default=None), min(highs, default=None))
 
     @property
     def empty(self) -> bool:
-        """Whether no version is left."""
+        """Whether the range contains no version."""
         return self.low is not None and self.high is not None and self.low > self.high
 
 
@@ -144,7 +144,7 @@ NEW_SETTINGS: dict[int, str] = {
 
 
 def seen_in(first: int, last: int) -> VersionRange:
-    """Range of a wording that was seen from ``first`` to ``last``, with the unread versions on both sides."""
+    """Range of a wording that was seen from ``first`` to ``last``, with the unchecked versions on both sides."""
     at, end = SAMPLED.index(first), SAMPLED.index(last)
     low = _after(SAMPLED[at - 1]) if at else None
     high = _without(SAMPLED[end + 1]) if end + 1 < len(SAMPLED) else None
@@ -152,7 +152,7 @@ def seen_in(first: int, last: int) -> VersionRange:
 
 
 def from_settings(names: Set[str], whole: bool) -> VersionRange:
-    """Range from the names in ``server_args``; ``whole``: the list has an end, so that a missing name counts."""
+    """Range from the names in ``server_args``; ``whole``: the list is complete, so missing names count too."""
     found = ANY
     for first, name in NEW_SETTINGS.items():
         here = seen_in(first, SAMPLED[-1])
@@ -164,7 +164,7 @@ def from_settings(names: Set[str], whole: bool) -> VersionRange:
 
 
 def from_batch(pairs: Mapping[str, str]) -> VersionRange:
-    """Range from what a prefill line has; nothing from what it lacks, since its end may be torn off."""
+    """Range from the fields of a prefill line; missing fields do not count, because the end may be torn off."""
     found = ANY
     for name, first, last in _PAIRS:
         if name in pairs:
@@ -189,7 +189,7 @@ _PAIRS = (
 
 
 def text(number: int | None) -> str | None:
-    """``0.5.10`` of 510."""
+    """Format 510 as ``0.5.10``."""
     return None if number is None else f"0.{number // 100}.{number % 100}"
 
 
@@ -235,7 +235,7 @@ _WITHOUT_CACHE = ("ChunkCache", "SWAChunkCache", "PureSWAChunkCache")
 
 
 def learn(session: Session, event: Event) -> VersionRange:
-    """Put what a line shows into the settings; the versions that have such settings."""
+    """Add the settings that a line shows; returns the versions that have such settings."""
     handler = _HANDLERS.get(event.message)
     if handler is not None:
         return handler(session, event) or ANY
@@ -245,13 +245,13 @@ def learn(session: Session, event: Event) -> VersionRange:
 
 
 def port(event: Event) -> int:
-    """Return the port in a line of settings, 0 without one: a router may start several servers with one log."""
+    """Return the port in a line of settings, or 0 without one: a router may start several servers with one log."""
     found = literals.value(dict(literals.entries(event.fields["args"])).get("port", ""))
     return found if isinstance(found, int) else 0
 
 
 def put(session: Session, name: str, value: Any, event: Event) -> None:
-    """Set a setting by this line, whatever was known."""
+    """Set a setting from this line, even if it was known."""
     session.settings[name] = Setting(value, event.line, event.text[:_FACTS_MOST_TEXT])
 
 

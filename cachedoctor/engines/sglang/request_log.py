@@ -1,6 +1,6 @@
-"""Requests that SGLang logs (--log-requests): what each reused, and how much of its prompt an earlier one has.
+"""Requests that SGLang logs (--log-requests): what each request reused, and its common prefix with earlier prompts.
 
-Prompts are compared and forgotten: none leaves this module.
+Prompts are compared and then forgotten: no prompt leaves this module.
 """
 
 from __future__ import annotations
@@ -36,15 +36,17 @@ _HEAD = 512
 
 
 class RecentPrompts:
-    """The last prompts, to measure the common prefix of a new one with them."""
+    """The latest prompts, to measure the common prefix of a new prompt with them."""
 
     def __init__(self) -> None:
         self._texts: deque[str] = deque()
         self._size = 0
 
     def compare(self, text: str) -> int | None:
-        """Return how many characters ``text`` shares with the start of the best earlier prompt, None without one; keep
-        it for later ones."""
+        """Return the characters that ``text`` shares with the start of the best earlier prompt, and store ``text``.
+
+        None without an earlier prompt.
+        """
         best = longest_prefix(text, reversed(self._texts))
         self._texts.append(text)
         self._size += len(text)
@@ -65,14 +67,13 @@ class RequestLog:
         self._finished: OrderedDict[str, None] = OrderedDict()
 
     def received(self, event: Event) -> None:
-        """Take a line about a request that came in."""
+        """Process a line about a request that came in."""
         found = _read(event)
         if found is not None and found.rid not in self._prefixes:
             self._remember(found)
 
     def finished(self, event: Event) -> None:
-        """Take a line about a request that was answered; a request that has been counted or was aborted is not counted
-        again."""
+        """Process a line about an answered request; a request that was counted before or was aborted is not counted."""
         found = _read(event)
         if found is None or found.prompt_tokens is None or found.aborted or found.rid in self._finished:
             return
@@ -96,7 +97,7 @@ class RequestLog:
 
 
 class LoggedRequest(msgspec.Struct):
-    """What a line shows of one request."""
+    """The values that a line shows of one request."""
 
     rid: str
     plain: str | None = None
@@ -118,7 +119,7 @@ def _read(event: Event) -> LoggedRequest | None:
 
 
 def read_request(text: str, as_json: bool) -> LoggedRequest | None:
-    """Read a request of either form; None for one that is torn, about the server's own health or several."""
+    """Read a request of either form; None if it is torn, a health check of the server, or several requests."""
     found = _from_json(text) if as_json else _from_text(text)
     return None if found is None or found.rid.startswith(_HEALTH) else found
 

@@ -1,4 +1,4 @@
-"""What one scheduler of SGLang does from reset to reset: its batches become periods."""
+"""The batches of one SGLang scheduler from reset to reset, which become periods."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Chunks(msgspec.Struct, gc=False):
 
 
 def torn(pairs: Mapping[str, str]) -> bool:
-    """Whether a line has lost its end, so that its last number may be a part of one: all have ``#queue-req``."""
+    """Whether a line has lost its end, so its last number may be incomplete: every whole line has ``#queue-req``."""
     return "#queue-req" not in pairs
 
 
@@ -70,7 +70,7 @@ PoolUsage = tuple[float | None, float | None, float | None]
 
 
 def usage(pairs: Mapping[str, str]) -> PoolUsage:
-    """Read how full the pools are, which decode lines show, too."""
+    """Read how full the pools are; decode lines show it, too."""
     get = pairs.get
     tokens, swa, mamba = get("token usage", ""), get("swa token usage", ""), get("mamba usage", "")
     share = _share(tokens[:_READ])
@@ -95,12 +95,12 @@ def read(pairs: Mapping[str, str], batch: PrefillBatch) -> PrefillBatch:
 
 
 def goes_on(batch: PrefillBatch, chunks: Chunks, most_new: int) -> bool | None:
-    """Whether the next batch continues the last prompt of this one; None if that is unknown.
+    """Whether the next batch continues the last prompt of this one; None if unknown.
 
     Args:
         batch: the batch.
-        chunks: how prompts are cut.
-        most_new: the most tokens that a batch of this scheduler computed so far, which a chunk is not smaller than.
+        chunks: how prompts are split.
+        most_new: the most tokens that a batch of this scheduler computed so far; a chunk is not smaller.
     """
     new = batch.new_tokens
     if batch.pending_tokens == 0:  # what waits and what is left of a chunked prompt: neither (0.5.11 and newer)
@@ -166,32 +166,34 @@ class RankStream:
         self._period: BatchPeriod | None = None
 
     def speaks(self, rank: str | None) -> bool:
-        """Whether the lines of this rank count: only those of the first rank that prints, because others of its group
-        repeat it."""
+        """Whether the lines of this rank count: only the first rank that prints counts.
+
+        The others of its group repeat its lines.
+        """
         if not self._led:
             self._led, self._leader = True, rank
         return self._leader == rank
 
     def reset(self, rank: str | None, mark: Mark) -> None:
-        """The cache was emptied, which only happens while nothing runs."""
+        """Note that the cache was emptied, which happens only while nothing runs."""
         if (self._led and self._leader != rank) or (self._period is None and self._since != "log"):
             return
         self._since, self._begin, self._idle = "reset", mark, True
         self._period = self._last = self._alone = None
 
     def lost(self) -> None:
-        """A batch cannot be read."""
+        """Note that a batch cannot be read."""
         self._last, self._alone, self._idle = None, None, False
 
     def retracted(self, rank: str | None, requests: int, mark: Mark) -> None:
-        """Requests were put back into the queue."""
+        """Note that requests were put back into the queue."""
         period = self._open(rank, mark)
         period.retracted += requests
         period.marks.setdefault("retracted", mark)
         self._alone = None
 
     def used(self, rank: str | None, usage: PoolUsage, mark: Mark, last_line: int) -> None:
-        """Take the usage that a line prints, and those after it up to ``last_line``: decode lines show it, too."""
+        """Note the usage that a line prints, and later values up to ``last_line``: decode lines show it, too."""
         period, (tokens, swa, mamba) = self._open(rank, mark), usage
         period.last_line = last_line
         if tokens is not None and _above(tokens, period.token_usage):
@@ -203,7 +205,7 @@ class RankStream:
             period.usage_at_mamba = tokens
 
     def take(self, batch: PrefillBatch, mark: Mark, chunks: Chunks) -> None:
-        """Take the next batch, and set whether it continues the previous one and is one complete request."""
+        """Add the next batch, and set whether it continues the previous one and is one complete request."""
         period = self._open(batch.rank, mark)
         batch.continues = self._continues(batch, chunks)
         if self._alone is not None and batch.continues is not True:

@@ -1,4 +1,4 @@
-"""What explains single lines of SGLang: what comes before a message, and what makes the server print it."""
+"""Explains single lines of SGLang: the text before a message, and the option that makes the server print it."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ _PARTS = late(
 _HEAD = 1 << 12
 """Bytes of a prefix that are checked; progress bars may be glued before it."""
 
-_TIME = "when it was written, in the zone of the server"
+_TIME = "when the line was written, in the time zone of the server"
 _RANKS = {
-    "DP": "data-parallel rank: each has a cache of its own",
-    "PP": "rank in the pipeline: each computes some of the layers",
-    "TP": "tensor-parallel rank: all of them compute the same batches, normally only TP0 prints",
+    "DP": "data-parallel rank: each rank has its own cache",
+    "PP": "pipeline rank: each rank computes some of the layers",
+    "TP": "tensor-parallel rank: all ranks compute the same batches, and normally only TP0 prints",
     "EP": "expert-parallel rank",
     "CP": "context-parallel rank",
 }
 
 
 def prefix(line: bytes) -> Prefix:
-    """Take apart what comes before the message of ``line``; a line may have lost it."""
+    """Split the text before the message of ``line``, which may be missing."""
     found = _BEGIN.match(line)
     end = found.end() if found is not None else 0
     head = line[:end].rstrip(b" \t") + b" "
@@ -40,14 +40,14 @@ def prefix(line: bytes) -> Prefix:
 
 
 def part(name: str, raw: bytes) -> str:
-    """Words for a part of the prefix."""
+    """Return the meaning of a part of the prefix."""
     if name == "time":
         return _TIME
     return _RANKS.get(name.rstrip("0123456789").rpartition("_")[2], "rank of the process that prints the line")
 
 
 def time(parts: Mapping[str, bytes]) -> str | None:
-    """Return the time of a line; logs of 2024 have no date, and what has none is not a point in time."""
+    """Return the time of a line; None without a date, as in logs of 2024."""
     raw = parts.get("time", b"").decode()
     return raw.replace(" ", "T").replace(",", ".") if " " in raw else None
 
@@ -58,7 +58,7 @@ def process(parts: Mapping[str, bytes]) -> str:
 
 
 def shown(row: Message, level: str) -> str:
-    """Return what makes the server print the line."""
+    """Return the option or default with which the server prints the line."""
     if row.id in ("received", "finished"):
         json = " --log-requests-format json" if row.template.startswith("{") else ""
         return f"only with --log-requests{json}"

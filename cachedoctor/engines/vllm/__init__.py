@@ -1,4 +1,4 @@
-"""vLLM: its log has rates of intervals, and no requests."""
+"""vLLM: its log has rates of intervals, but no requests."""
 
 from cachedoctor.engines.engine_record import ACCESS, Literals, package
 from cachedoctor.knowledge.late_patterns import late

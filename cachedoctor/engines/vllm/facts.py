@@ -1,4 +1,4 @@
-"""What single lines of vLLM show of the server: version, start-up configuration, settings."""
+"""Facts about the server in single lines of vLLM: version, start-up configuration, settings."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ _BY_LINE = {
 
 
 def by_line(number: int) -> tuple[str, str] | None:
-    """Return the oldest and the newest version whose statistics line is ``number``; None for an unknown one."""
+    """Return the oldest and the newest version that print their statistics at line ``number``; None if unknown."""
     return _BY_LINE.get(number)
 
 
 def narrow(session: Session, number: int | None, file: str | None) -> None:
-    """Take the range of versions from the place that printed a statistics line, unless the version is known."""
+    """Narrow the versions by the source line that printed the statistics, unless the version is known."""
     found = by_line(number) if number is not None and file is not None and file.endswith("loggers.py") else None
     if session.version is None and session.version_min is None and found is not None:
         session.version_min, session.version_max = found
@@ -58,7 +58,7 @@ _MODEL = late(r"\bmodel='((?:[^'\\]|\\.){1,512})'")
 
 
 class Resolved(NamedTuple):
-    """The line ``Initializing a V1 LLM engine (v0.32.0) with config: ...``; what it does not contain is None."""
+    """The line ``Initializing a V1 LLM engine (v0.32.0) with config: ...``; values that it lacks are None."""
 
     model: str | None
     prefix_caching: bool | None
@@ -74,7 +74,7 @@ class Resolved(NamedTuple):
 
 
 def resolved(text: str) -> Resolved:
-    """Read the configuration as it was resolved."""
+    """Read the resolved configuration."""
     bare = _bare(text)
     model = _MODEL.search(text)
     chunked = _flag(bare, "enable_chunked_prefill")  # up to 0.9 it had another name
@@ -180,14 +180,14 @@ _ASKED_AS = {
 
 
 def note(session: Session, event: Event) -> None:
-    """Take what the line shows of the server, if it does."""
+    """Record the facts that the line shows."""
     known = _READERS.get(event.message)
     if known is not None:
         known(session, event)
 
 
 def put(session: Session, event: Event, name: str, value: Any, part: str | None = None) -> None:
-    """Record a setting with its line; of a line with many settings only the ``part`` that shows it."""
+    """Record a setting with its line; from a line with many settings, only the ``part`` that shows it."""
     text = event.text[:LONGEST]
     if part is not None:
         head = event.text[: event.text.find(b": ", event.text.find(b"] ")) + 2]

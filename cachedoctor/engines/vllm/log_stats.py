@@ -1,4 +1,4 @@
-"""The statistics line of a vLLM engine: its prefix, its interval, and the sample it becomes."""
+"""The statistics line of a vLLM engine: its prefix, its interval, and its values as a sample."""
 
 from __future__ import annotations
 
@@ -100,12 +100,12 @@ class Intervals:
         """Mean of the commonest short gaps, and how many these are; None if it is not known any more."""
 
     def ready(self, time: int | None) -> None:
-        """The engine was made ready; statistics are counted from then on."""
+        """Note that the engine is ready; statistics count from now on."""
         if time is not None and not self._last:
             self._ready = time
 
     def fresh(self, writer: Writer) -> bool:
-        """Whether no line of this writer came yet."""
+        """Whether this writer has not printed a line yet."""
         return writer not in self._last
 
     def of(self, writer: Writer, time: int | None, busy: bool, early: bool) -> float | None:
@@ -135,7 +135,7 @@ class Intervals:
         return gap if usual + _SECOND < gap < 2 * usual else usual
 
     def usual(self, early: bool) -> float:
-        """The interval as far as it is known: the commonest short gap after a line that shows traffic."""
+        """The interval as far as it is known: the most frequent short gap after a line that shows traffic."""
         default = _EARLY if early else _DEFAULT
         if not self._gaps:
             return default
@@ -149,7 +149,7 @@ class Intervals:
         return default if abs(mean - default) <= _SECOND / count else mean
 
     def learned(self, early: bool) -> float | None:
-        """The interval if it is not the default; None if that is unknown."""
+        """The interval if it differs from the default; None if unknown."""
         usual = self.usual(early)
         return None if usual == (_EARLY if early else _DEFAULT) else usual
 
@@ -174,8 +174,7 @@ _LAST_PAIR = late(rb"(?:(?:usage|rate): \d{1,3}(?:\.\d{1,15})?%|(?<!usage)(?<!ra
 
 
 def torn(line: bytes, fields: Mapping[str, Any]) -> bool:
-    """Whether a line lacks its hit rate because it was truncated: at a window's edge, by a pager, or continued in
-    another record."""
+    """Whether a line lacks its hit rate because it was truncated: by a window's edge, a pager, or another record."""
     pairs: Mapping[str, str] | None = fields.get("more")
     if pairs is None or _share(pairs.get(_HIT_RATE)) is not None:
         return False
@@ -232,6 +231,6 @@ def _printed_share(text: str) -> float | None:
 
 
 def share(percent: float | None) -> float | None:
-    """Make a share of a percentage; None for one above 100."""
+    """Convert a percentage to a share; None if it is above 100."""
     found = PERCENT.of(percent)
     return None if found is None else round(found / 100, 6)

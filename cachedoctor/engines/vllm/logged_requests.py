@@ -37,7 +37,7 @@ class Beginnings:
         self._size = 0
 
     def add(self, prompt: bytes) -> int | None:
-        """Take a prompt; give the bytes it shares with the earlier one that shares most, None for the first one."""
+        """Add a prompt; returns the bytes that it shares with the most similar earlier one, None for the first."""
         prompt = prompt[:_LONGEST]
         best = longest_prefix(prompt, reversed(self._recent))
         self._recent.append(prompt)
@@ -56,7 +56,7 @@ class LoggedPrompts:
         self._answers: Answers | None = None
 
     def take(self, session: Session, event: Event) -> None:
-        """Compare the prompt that the line holds, if it does."""
+        """Compare the prompt in the line with earlier ones, if the line has a prompt."""
         prompt = prompt_in(event.fields.get("prompt", ""))
         if prompt is None:
             return
@@ -92,7 +92,7 @@ class Lookups:
         self._recent: OrderedDict[str, Answer] = OrderedDict()
 
     def failed(self) -> None:
-        """Something was not loaded after all; the line names no request, so that it may be any of the last."""
+        """Note that a load failed; the line names no request, so it may be any of the last requests."""
         answers = self._answers
         for request in list(self._recent)[-_STEP:]:
             answer = self._recent[request]
@@ -105,7 +105,7 @@ class Lookups:
                 answers.each[len(answers.each) - 1 - answers.each[::-1].index(answer)] = unsure
 
     def take(self, session: Session, event: Event) -> None:
-        """Take a line; the last one about a request counts."""
+        """Process a line; the last line about a request counts."""
         if self._answers is None:
             self._answers = Answers(self._path, "log")
             session.answers.append(self._answers)

@@ -1,8 +1,8 @@
-"""Every log message of vLLM that bears on the prefix cache, one row per wording; and those of LMCache inside vLLM.
+"""Every log message of vLLM that bears on the prefix cache, and those of LMCache inside vLLM, one row per wording.
 
 Source: the source distributions of 49 versions of vLLM, 0.5.4 to 0.33.0, and of 15 versions of LMCache, 0.3.0 to 0.5.6.
-A version counts as ``minor * 100 + patch``: 0.10.2 is 1002. The versions of a row are the first and last of the sampled ones
-in which the wording was seen; those of a row of component ``lmcache`` are versions of LMCache. Rows are data: no code here.
+A version counts as ``minor * 100 + patch``: 0.10.2 is 1002. The versions of a row are the first and last of the sampled
+ones in which the wording was seen; rows of component ``lmcache`` have versions of LMCache. Rows are data: no code here.
 """
 
 from __future__ import annotations

@@ -27,10 +27,10 @@ def looked_up(computed: int, within: int, rate: float, external_rate: float | No
     """Tokens looked up since the rate began; None if nearly all were reused.
 
     Args:
-        computed: tokens since then.
-        within: tokens by which that may be off.
-        rate: the rate as printed, from 0 to 1.
-        external_rate: that of a cache outside, as printed; None if there is none.
+        computed: tokens computed since then.
+        within: possible error of ``computed``, in tokens.
+        rate: the printed rate, from 0 to 1.
+        external_rate: the printed rate of an external cache; None if there is none.
     """
     parts = [rate] if external_rate is None else [rate, external_rate]
     left = 1.0
@@ -44,7 +44,7 @@ def looked_up(computed: int, within: int, rate: float, external_rate: float | No
 
 
 def between(earlier: LookedUp, later: LookedUp) -> LookedUp:
-    """Tokens that were looked up from one moment to a later one of the same period; at least 0."""
+    """Tokens that were looked up between two moments of one period; at least 0."""
     return LookedUp(max(0, later.tokens - earlier.tokens), earlier.within + later.within)
 
 
@@ -75,7 +75,7 @@ class Periods:
         """What each engine had looked up when its last sample with a rate came."""
 
     def reset(self, mark: Mark) -> None:
-        """The cache was emptied, and with it the statistics of every engine."""
+        """Note that the cache was emptied, which also resets the statistics of every engine."""
         if self._open or self._begin is None:
             self._since = "reset"
         self._begin = mark
@@ -83,7 +83,7 @@ class Periods:
         self._before.clear()
 
     def add(self, sample: CacheSample, mark: Mark, early_s: float = 0.0) -> None:
-        """Take a sample; ``early_s``: seconds by which the interval is uncertain."""
+        """Add a sample; ``early_s``: uncertainty of the interval in seconds."""
         period = self._open.get(sample.engine)
         if period is None:
             period = SamplePeriod(sample.engine, self._since, sample.line, sample.line)
@@ -99,7 +99,7 @@ class Periods:
             first.append((period, sample, early_s))
 
     def learned(self, engine: str | None, interval_s: float | None) -> None:
-        """Count the first samples of an engine again whose interval, unknown then, was not the default."""
+        """Count the first samples of an engine again if their interval, unknown until now, was not the default."""
         if interval_s is None:
             return
         for period, sample, early_s in self._first.get(engine, ()):

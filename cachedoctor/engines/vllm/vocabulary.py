@@ -1,4 +1,4 @@
-"""Explains single lines of vLLM: what comes before a message, and what makes the server print it."""
+"""Explains single lines of vLLM: the text before a message, and the option that makes the server print it."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ _PROCESSES = {
 }
 """Meaning by the start of a name; a rank may follow it (``EngineCore_DP0``, ``Worker_TP1``)."""
 _WORDS = {
-    "rank": "rank of the process among those of the model",
+    "rank": "rank of the process within the model",
     "pid": "number of the process",
     "level": "level of the line",
     "lmlevel": "level of the line",
-    "time": "month, day and time in the zone of the server; no year is printed",
-    "dated": "date and time in the zone of the server",
+    "time": "month, day and time in the time zone of the server; no year is printed",
+    "dated": "date and time in the time zone of the server",
     "logger": "printed by LMCache inside vLLM: its version numbers are those of LMCache",
-    "source": "source file and line that print it; the number changes between versions",
+    "source": "source file and line number that print this line; the number changes between versions",
 }
 _REQUESTS = "by default up to 0.10.0, in newer versions only with --enable-log-requests"
 _ITERATION = "only with --enable-logging-iteration-details"
 
 
 def prefix(line: bytes) -> Prefix:
-    """Take apart what comes before the message of ``line``; a line may have lost it."""
+    """Split the text before the message of ``line``, which may be missing."""
     found = _BEGIN.match(line)
     end = found.end() if found is not None else 0
     parts = _PARTS.search(line[:end].rstrip(b" \t") + b" ", max(0, end - _HEAD))
@@ -55,7 +55,7 @@ def prefix(line: bytes) -> Prefix:
 
 
 def part(name: str, raw: bytes) -> str:
-    """Words for a part of the prefix."""
+    """Return the meaning of a part of the prefix."""
     if name != "process":
         return _WORDS[name]
     known = _PROCESSES.get(re.split(rb"[_-]", raw, maxsplit=1)[0], "process that prints the line")
@@ -76,7 +76,7 @@ def process(parts: Mapping[str, bytes]) -> str:
 
 
 def shown(row: Message, level: str) -> str:
-    """Return what makes the server print the line."""
+    """Return the option or default with which the server prints the line."""
     if row.id == "iteration":
         return _ITERATION
     if row.id in ("request", "request_details"):

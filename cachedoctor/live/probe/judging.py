@@ -77,7 +77,7 @@ def _refused(server: ProbedServer, asked: Asked) -> ProbeCause | None:
     if server.slots is not None and server.slots > 1:
         says = f"a prompt of this probe does not fit: each of the {server.slots} slots has {room}"
         return ProbeCause(
-            name, ["CD403", "CD401"], says, "a larger --ctx-size, which the slots share, or fewer --parallel"
+            name, ["CD403", "CD401"], says, "a larger --ctx-size, which the slots share, or a smaller --parallel"
         )
     return ProbeCause(
         name, ["CD401"], f"a prompt of this probe does not fit: the context has {room}", "a larger --ctx-size"
@@ -121,10 +121,11 @@ def _cut_prompt(server: ProbedServer, asked: Asked, rendered: Mapping[str, int])
         return None
     if first.prompt_tokens >= rendered["first"] - rendered["first"] // 20 - _INSERTED:
         return None
-    says = f"the prompt has {rendered['first']:,} tokens but the server took {first.prompt_tokens:,}: it was truncated"
+    counted = f"the prompt has {rendered['first']:,} tokens but the server counted {first.prompt_tokens:,}"
+    says = f"{counted}: the prompt was truncated"
     if server.engine != "llama.cpp":
         return ProbeCause("first", [], says, f"{_MORE_CONTEXT.get(server.engine, 'a larger context')}; {_BETWEEN}")
-    return ProbeCause("first", ["CD401", "CD402"], says, "a larger --ctx-size; no --context-shift")
+    return ProbeCause("first", ["CD401", "CD402"], says, "a larger --ctx-size, without --context-shift")
 
 
 def _beginning(server: ProbedServer, asked: Asked, rendered: Mapping[str, int]) -> ProbeCause | None:
@@ -197,7 +198,7 @@ def _no_way_back(question: str, server: ProbedServer) -> ProbeCause:
             question,
             ["CD501", "CD502"],
             says,
-            "the blocks are larger than the prompt, or the model is a hybrid: see explain CD502",
+            "the blocks are larger than the prompt, or the model is hybrid: see explain CD502",
         )
     if server.engine == "sglang":
         return ProbeCause(

@@ -395,7 +395,10 @@ class _ProbeRun:
         for name, found in self.asked.items():
             self._doubt(self.table[name], found)
         if self.others:
-            self.notes.append("another client used the server during the probe: possible evictions are not judged")
+            self.notes.append(
+                "another client used the server during the probe: losses that may be evictions do not count as "
+                "deviations"
+            )
         return self.slots is not None or after is not None
 
     def _leave_stored(self) -> None:
@@ -409,7 +412,7 @@ class _ProbeRun:
         if stored:
             self.notes.append(
                 f"something between client and server caches responses: {', '.join(stored)} show nothing about "
-                "its cache"
+                "the server's cache"
             )
 
     def _doubt(self, ask: Question, found: ProbeQuestion) -> None:

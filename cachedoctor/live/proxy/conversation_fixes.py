@@ -309,8 +309,8 @@ def pin_mid_system(request: RequestText, followed: FollowedRequest) -> EditedBod
     edits += [TextEdit(messages[s.at - 1].end, messages[s.at].end, "") for s in moved]
     if not edits:
         return None
-    words = [f"{len(gone)} moved back to where it was first" if gone else "", f"{len(moved)} moved" if moved else ""]
-    words += [f"{len(spoken)} as the user" if spoken else ""]
+    words = [f"{len(gone)} moved back to the original position" if gone else "", f"{len(moved)} moved" if moved else ""]
+    words += [f"{len(spoken)} sent as user messages" if spoken else ""]
     return EditedBody(edits, "system messages in the middle: " + ", ".join(filter(None, words)))
 
 

@@ -24,14 +24,14 @@ class Exchange(msgspec.Struct):
     """A finished request, as bytes."""
 
     sent: float
-    """Seconds since 1970 when its head was read."""
+    """Time when the head of the request was read, in seconds since 1970."""
     method: str
     path: str
     """Without the query, which can hold a key."""
     status: int
     seconds: float
     first_byte: float | None
-    """Seconds until the first byte of the answer's body."""
+    """Seconds until the first byte of the response body."""
     body: bytes | None
     """Body as forwarded; None if it was not held."""
     coding: str = ""
@@ -42,7 +42,7 @@ class Exchange(msgspec.Struct):
     edits: tuple[str, ...] = ()
     """What was changed in the body, in words."""
     fault: str = ""
-    """Why it ended early; empty if it did not."""
+    """Why the request ended early; empty if it did not end early."""
     untold: str = ""
     """Why the body was not held."""
     reply: bytes = b""
@@ -54,50 +54,53 @@ class Exchange(msgspec.Struct):
 
 
 class Change(msgspec.Struct, omit_defaults=True):
-    """What differs first between a request and the one before it in its conversation."""
+    """First difference between a request and the previous request of its conversation."""
 
     kind: str
-    """Kind as ``diff`` names it: ``appended``, ``billing-header`` ...; ``equal`` if nothing differs."""
+    """Kind of the difference, named as in ``diff``: ``appended``, ``billing-header`` ...; ``equal`` if nothing
+    differs."""
     explanation: str
     place: str | None = None
     common: int | None = None
-    """Tokens before it; estimated where no tokenizer was given."""
+    """Tokens before the difference; estimated if no tokenizer was given."""
     client: str | None = None
-    """Client that writes it, if the prompts prove it."""
+    """Client that writes the differing text, if the prompts prove it."""
     advice: str | None = None
 
 
 class PassedRequest(msgspec.Struct, omit_defaults=True):
-    """One request that passed, a line of `cachedoctor proxy -f jsonl`. What is unknown, empty or false has no key."""
+    """One forwarded request: a line of ``cachedoctor proxy -f jsonl``. Unknown, empty and false values have no key."""
 
     sent: float
-    """Seconds since 1970 when its head was read."""
+    """Time when the head of the request was read, in seconds since 1970."""
     path: str
-    """Path of its address, without the part after `?`; a segment that is not part of a known API is hashed,
-    `#2d711642`."""
+    """Path of the request, without the part after ``?``; a segment that is not part of a known API is hashed,
+    ``#2d711642``."""
     status: int
-    """Status of the answer; 0 if there is none."""
+    """Status of the response; 0 if there was no response."""
     seconds: float
-    """Seconds until it ended."""
+    """Seconds until the request ended."""
     method: str = "POST"
-    """No key if it is POST."""
+    """HTTP method; no key for POST."""
     first_byte: float | None = None
-    """Seconds until the first byte of the answer's body."""
+    """Seconds until the first byte of the response body."""
     model: str | None = None
     conversation: int | None = None
-    """Number shared by all requests of one conversation, in order of first appearance."""
+    """Number of the conversation, in the order of first appearance; all its requests have the same number."""
     prompt_tokens: int | None = None
     """Prompt tokens as the server counted them."""
     cached_tokens: int | None = None
     """Reused tokens as the server counted them."""
     change: Change | None = None
-    """None: the first request of its conversation, or it could not be compared."""
+    """First difference from the previous prompt; None for the first request of a conversation, or if the prompts could
+    not be compared."""
     recomputed: int | None = None
-    """Tokens of the previous prompt that were recomputed for this request, by the answers' counts."""
+    """Tokens of the previous prompt that were recomputed for this request, according to the counts in the responses."""
     edits: list[str] = []
-    """What fixes changed in the body, or would have changed with ``dry_run``, as "fix name: description"."""
+    """Changes by fixes in the body, as "fix name: description"; with ``dry_run``, changes that the fixes would have
+    made."""
     dry_run: bool = False
-    """The edits were only simulated: the request was forwarded unchanged."""
+    """True if the edits were only simulated and the request was forwarded unchanged."""
     would_save: int | None = None
     """Tokens that the fixes would have kept in the cache; with ``dry_run`` only."""
     would_reuse: int | None = None
@@ -105,11 +108,11 @@ class PassedRequest(msgspec.Struct, omit_defaults=True):
     unfixed: str = ""
     """Why the request was forwarded again without its edits: the server rejected them."""
     fault: str = ""
-    """Why it ended early."""
+    """Why the request ended early."""
     untold: str = ""
-    """Why its prompt was not checked."""
+    """Why the prompt was not checked."""
     is_prompt: bool = False
-    """True if it contains a prompt, or may contain one."""
+    """True if the request contains a prompt, or may contain one."""
     notes: list[str] = []
     """Problems of the recording."""
 
@@ -122,32 +125,34 @@ class RecordedDetails(msgspec.Struct, omit_defaults=True):
 
 
 class RecordedUsage(msgspec.Struct, omit_defaults=True):
-    """The server's counts, in the form of the OpenAI API, whatever its own; a count that it did not send has no key."""
+    """The server's counts, in the form of the OpenAI API even if the server uses another form; a count that the server
+    did not send has no key."""
 
     prompt_tokens: int | None = None
     prompt_tokens_details: RecordedDetails | None = None
 
 
 class RecordedResponse(msgspec.Struct):
-    """What is recorded of an answer."""
+    """Recorded parts of a response."""
 
     model: str | None
     usage: RecordedUsage
 
 
 class RecordedChange(msgspec.Struct):
-    """What differs first between a request and the one before it in its conversation, without a text of either."""
+    """First difference between a request and the previous request of its conversation, without text of the two
+    requests."""
 
     kind: str
-    """Kind as `diff` names it."""
+    """Kind of the difference, named as in ``diff``."""
     field: str | None
-    """What varies in it; length and hash if it is text from the client."""
+    """Name of the part that varies; length and hash if the name is text from the client."""
     place: str | None
     explanation: str
 
 
 class Record(msgspec.Struct):
-    """One recorded request with a prompt, as one line of the file that `cachedoctor proxy --record` writes."""
+    """One recorded request with a prompt: a line of the file that ``cachedoctor proxy --record`` writes."""
 
     recorder: Literal["cachedoctor proxy"]
     """The first key of every record."""
@@ -155,27 +160,30 @@ class Record(msgspec.Struct):
     texts: Literal["digests", "kept"]
     """Whether the body has placeholders for its texts, or the real texts (`--keep-text`)."""
     sent: float
-    """Seconds since 1970 when its head was read."""
+    """Time when the head of the request was read, in seconds since 1970."""
     endpoint: str
-    """Path of its address; a segment that is not of an API is a hash."""
+    """Path of the request; a segment that is not part of a known API is hashed."""
     status: int
-    """Status of the answer; 0 if there is none."""
+    """Status of the response; 0 if there was no response."""
     seconds: float
-    """Seconds until it ended."""
+    """Seconds until the request ended."""
     fault: str
-    """Why it ended early; empty if it did not."""
+    """Why the request ended early; empty if it did not end early."""
     response: RecordedResponse
     conversation: int | None
-    """Number that the requests of one conversation share."""
+    """Number of the conversation; all its requests have the same number."""
     recomputed: int | None
     """Tokens of the previous prompt recomputed for this request."""
     change: RecordedChange | None
-    """None: nothing differs, the first request of its conversation, or it could not be compared."""
+    """First difference from the previous prompt; None if nothing differs, if the request is the first of its
+    conversation, or if the prompts could not be compared."""
     edits: list[str]
-    """What fixes changed in the body, or with `dry_run` would have changed."""
+    """Changes by fixes in the body; with ``dry_run``, changes that the fixes would have made."""
     dry_run: bool
-    """The edits were only simulated: the body is as the client sent it. Records of older versions lack this key."""
+    """True if the edits were only simulated and the body is as the client sent it. Records of older versions lack this
+    key."""
     unfixed: str
-    """Why the body was forwarded without edits; empty if it was not. Records of older versions lack this key."""
+    """Why the request was sent again without edits; empty if it was not sent again. Records of older versions lack this
+    key."""
     body: dict[str, Any]
-    """Body as forwarded, with its edits."""
+    """Body as forwarded, after the edits."""

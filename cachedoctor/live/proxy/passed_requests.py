@@ -49,11 +49,11 @@ def _number(seen: PassedRequest) -> str:
 
 def _tokens(seen: PassedRequest) -> str:
     if seen.prompt_tokens is None:
-        return "prompt unknown"
+        return "prompt length unknown"
     if seen.cached_tokens is None:
-        return f"{seen.prompt_tokens:,} prompt, reused unknown"
+        return f"{seen.prompt_tokens:,} prompt tokens, reuse unknown"
     share = f" ({100 * seen.cached_tokens / seen.prompt_tokens:.0f} %)" if seen.prompt_tokens else ""
-    return f"{seen.prompt_tokens:,} prompt, {seen.cached_tokens:,} reused{share}"
+    return f"{seen.prompt_tokens:,} prompt tokens, {seen.cached_tokens:,} reused{share}"
 
 
 def _changed(seen: PassedRequest) -> str:
@@ -80,8 +80,8 @@ def _cost(seen: PassedRequest) -> str:
 
 def _promise(seen: PassedRequest) -> str:
     if seen.would_save is None:
-        return f"would reuse {seen.would_reuse:,}"
-    return f"would reuse {seen.would_reuse:,}, which saves {seen.would_save:,}"
+        return f"would reuse {seen.would_reuse:,} tokens"
+    return f"would reuse {seen.would_reuse:,} tokens, which saves {seen.would_save:,}"
 
 
 _LONGEST = 64 << 20

@@ -45,8 +45,8 @@ _VERDICTS = {
 
 
 _LABELS = {
-    "computed per request": "computed tokens, each",
-    "prompt time per request": "prompt time, each",
+    "computed per request": "computed per request",
+    "prompt time per request": "time per request",
     "prompt time per 1,000 prompt tokens": "time / 1,000 prompt",
     "prompt time per 1,000 computed tokens": "time / 1,000 computed",
 }
@@ -83,7 +83,7 @@ def side_rows(shown: ComparedSide) -> list[str]:
         reused = percent(shown.cached_tokens, shown.prompt_tokens)
         traffic += f", {count(shown.prompt_tokens, 'prompt token')}, {reused} reused"
     if shown.unknown_requests:
-        traffic += f"; for {number(shown.unknown_requests)} the log does not show prompt length and reuse"
+        traffic += f"; for {count(shown.unknown_requests, 'request')} the log does not show prompt length and reuse"
     rows = [shown.path, "; ".join(servers) or "no server recognised", traffic]
     return rows + ([f"error: {shown.error}"] if shown.error else [])
 

@@ -30,7 +30,7 @@ def _rows(fix: Fix, several: bool) -> list[str]:
         rows += [_FORMS[step.form] + row for row in step.commands]
         if step.form == "sh":
             rows += [f"# in PowerShell: {row}" for row in in_powershell(step.commands)]
-    notes = [f"takes {cost}" for cost in fix.costs]
+    notes = list(fix.costs)
     notes += [] if fix.replay is None else [fix.replay.words]
     notes += [f"note: {note}" for note in fix.notes]
     return rows + [row for note in notes for row in _comment(note)]

@@ -28,7 +28,7 @@ def lint_verdict(shown: Lint) -> str:
         return f"not append-only: {len(answers)} of {count(len(shown.template), 'question')} answered no"
     what = f"{count(shown.requests - shown.alone, 'request')} of {count(shown.conversations, 'conversation')}"
     if not shown.errors:
-        as_far = " as far as they are recorded" if shown.notes else ""
+        as_far = " as far as the recordings show" if shown.notes else ""
         return f"append-only{as_far}: {what}, each of which extends the previous one"
     cost = number(sum(error.cost for error in shown.errors))
     about = "" if shown.exact else "about "
@@ -52,7 +52,7 @@ def cost(error: LintError, exact: bool) -> str:
         words += ": the chat template decides whether tools come before all messages or before the last user message"
     if error.answered_tokens is None or error.answered_reused is None:
         return words
-    return f"{words}; the server reused {number(error.answered_reused)} of {number(error.answered_tokens)}"
+    return f"{words}; the server reused {number(error.answered_reused)} of {number(error.answered_tokens)} tokens"
 
 
 def title(error: LintError) -> str:

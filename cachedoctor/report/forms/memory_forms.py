@@ -26,15 +26,15 @@ def bill(found: MemoryBill) -> list[str]:
 def _held(row: MemoryHeld) -> str:
     entries = {
         "slots": count(row.entries, "slot"),
-        "ram": f"{count(row.entries, 'prompt')} of {number(row.made or 0)} saved",
+        "ram": f"{number(row.entries)} of {count(row.made or 0, 'saved prompt')} at once",
         "checkpoints": f"{number(row.entries)} at once",
     }[row.what]
     held = "" if row.held_mib is None else f", at most {memory(row.held_mib)}"
     limit = "" if row.limit_mib is None else f" of {memory(row.limit_mib)}"
-    time = "" if row.ms is None or not row.tokens else f", {duration(row.ms)}"
+    time = "" if row.ms is None or not row.tokens else f", which saved {duration(row.ms)}"
     if not row.tokens:
         return f"{_NAMES[row.what]} ({entries}{held}{limit}): nothing was reused{_smaller(row)}"
-    saved = f"{count(row.requests, 'request')} used {count(row.tokens, 'token')} again{time}"
+    saved = f"{count(row.requests, 'request')} reused {count(row.tokens, 'token')}{time}"
     return f"{_NAMES[row.what]} ({entries}{held}{limit}): {saved}{_smaller(row)}"
 
 
@@ -48,11 +48,11 @@ def _smaller(row: MemoryHeld) -> str:
 def _peak(found: MemoryBill) -> list[str]:
     if not found.saving_mib and not found.logged_saving_mib:
         return []
-    logged = f"; the log shows {memory(found.logged_saving_mib)} of it" if found.logged_saving_mib else ""
+    logged = f" (the log shows {memory(found.logged_saving_mib)})" if found.logged_saving_mib else ""
     most = max(found.saving_mib or 0.0, found.logged_saving_mib or 0.0)
     return [
-        f"peak while saving: at least {memory(most)} in addition to model and slots{logged}; RSS of the "
-        "process: unknown"
+        f"peak while saving: at least {memory(most)} in addition to model and slots{logged}; memory of "
+        "the whole process (RSS): unknown"
     ]
 
 
@@ -64,7 +64,10 @@ def _enough(found: MemoryBill) -> list[str]:
     if found.least is None or found.least.memory_mib is None or found.least.memory_mib >= 0:
         return lines
     freed = memory(-found.least.memory_mib)
-    return [*lines, f"{found.least.options} would have kept 99 % of the reused tokens, with a limit {freed} lower"]
+    return [
+        *lines,
+        f"{found.least.options} would have kept 99 % of the reused tokens, with a limit that is {freed} lower",
+    ]
 
 
 def agents(found: AgentsFit, settings: Sequence[ReplaySetting]) -> str:
@@ -84,8 +87,8 @@ def _sessions(found: CacheSessions | None) -> str:
     """Say what the sessions take that the bodies name, and what there is."""
     if found is None:
         return ""
-    need = f"{count(found.sessions, 'session')} (session_id) need {count(found.tokens, 'token')}"
-    return f"{need}, the KV cache has {found.pool_tokens:,}. "
+    need = f"{count(found.sessions, 'session')} (session_id) need {count(found.tokens, 'token')} in the cache"
+    return f"{need}; the KV cache has {found.pool_tokens:,} tokens. "
 
 
 def _held_by(values: Mapping[str, int | float | bool | str]) -> tuple[str, str]:
@@ -107,7 +110,8 @@ def _more(one: Candidate) -> str:
 
 def _saves(found: AgentsFit) -> str:
     best = found.keep_all[0]
+    first = "this change" if len(found.keep_all) == 1 else "the first change"
     if found.saved_ms_per_day is not None:
-        return f"; it saves {duration(found.saved_ms_per_day)} a day of such traffic"
+        return f"; {first} saves {duration(found.saved_ms_per_day)} in a day of such traffic"
     time = "" if best.saved_ms is None else f", {duration(best.saved_ms)}"
-    return f"; it saves {count(best.saved_tokens, 'token')}{time} in this log"
+    return f"; {first} saves {count(best.saved_tokens, 'token')}{time} in this log"

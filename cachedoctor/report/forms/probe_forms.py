@@ -100,8 +100,7 @@ def announced(server: ProbedServer, requests: int, tokens: int, budget: int, sec
     return (
         f"probing {server.url} ({_ENGINES.get(server.engine, 'a server')}{model}): up to {requests} requests of about"
         f" {tokens:,} tokens, each with a one-token reply, at most {budget:,} tokens and {seconds:g} s in all; "
-        "each uses a"
-        " slot and may evict a conversation from the cache"
+        "each request uses a slot and may evict a conversation from the cache"
     )
 
 

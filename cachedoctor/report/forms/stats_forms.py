@@ -228,7 +228,7 @@ def _block_rows(row: StatsRow) -> list[tuple[str, str]]:
     computed += [] if row.speed_p50 is None else [f"{number(row.speed_p50)} tokens/s"]
     if row.prompt_ms_p50 is not None and row.prompt_ms_p90 is not None:
         computed.append(f"median {duration(row.prompt_ms_p50)}, p90 {duration(row.prompt_ms_p90)}")
-    lost = [(row.client_lost_tokens, "changed by the client"), (row.server_lost_tokens, "by the server")]
+    lost = [(row.client_lost_tokens, "after client changes"), (row.server_lost_tokens, "by the server")]
     avoidable = [] if row.avoidable_tokens is None else [count(row.avoidable_tokens, "token")]
     avoidable += [duration(row.avoidable_ms)] if row.avoidable_ms else []
     found = {

@@ -37,7 +37,8 @@ def stops(found: Sequence[ServerStop], replay: ReplayAccount) -> list[str]:
         lines.append(f"{len(worst) - _SHOWN:,} more: {count(lost, 'token')} recomputed; -f json has all")
     if worst and sum(one.lost_tokens for one in worst) >= _WORTH * max(1, replay.computed_tokens):
         lines.append(
-            "to keep slots across a restart, save them to files: start with --slot-save-path slots (a folder), "
+            "to keep slots across a restart, save them to files: start the server with --slot-save-path slots "
+            "(a folder), "
             "and send "
             'POST /slots/0?action=save {"filename": "slot-0.bin"} '
             f"before the restart and action=restore after it. No release up to b{NEWEST} can keep the RAM cache on disk"
@@ -72,4 +73,4 @@ def _restore(one: ServerRestore) -> str:
     held = "an unknown number of tokens" if one.restored_tokens is None else count(one.restored_tokens, "token")
     where = f"line {one.line:,}, slot {one.slot}"
     words = f"{where}: {what} returned {held}, the next request reused {number(one.reused_tokens)}"
-    return f"{words}: the restore worked" if one.worked else f"{words}: the restore had no effect, {one.why}"
+    return f"{words}: the restore worked" if one.worked else f"{words}: the restore had no effect; {one.why}"

@@ -59,7 +59,7 @@ def _bodies(number_of: int) -> str:
 def fit_words(found: ReplayFit | None) -> str:
     """Say how far the replay agrees with the server under the recorded settings."""
     if found is None:
-        return "without a log or counts to check the replay against, its error is unknown"
+        return "the error of the replay is unknown, because neither a log nor counts of the server were given"
     off = percent(found.wrong_tokens, found.prompt_tokens) if found.prompt_tokens else "0 %"
     if not found.requests:
         return (
@@ -68,7 +68,8 @@ def fit_words(found: ReplayFit | None) -> str:
             "of single requests is unknown (--responses adds it)"
         )
     return (
-        f"{found.equal:,} of {count(found.requests, 'request')} have the same reuse; the replay reuses "
+        f"{found.equal:,} of {count(found.requests, 'request')} have the same reuse as on the server; the "
+        "replay reuses "
         f"{count(found.replay_reused_tokens, 'token')}, the server {number(found.server_reused_tokens)}; "
         f"the error of single requests is {off} of the prompt tokens{_unlike(found)}"
     )
@@ -94,7 +95,9 @@ def notes(placed: Placed, settings: Sequence[ReplaySetting]) -> list[str]:
     if not placed.exact:
         found.append("without --tokenizer, words and punctuation count as tokens, so numbers are approximate")
     if placed.bodies is None:
-        found.append("from the log only: text that no line shows as shared counts as new; --requests adds the texts")
+        found.append(
+            "without --requests, text counts as new unless a line of the log shows that an earlier prompt had this text"
+        )
     if placed.assumed_turns:
         turns = count(placed.assumed_turns, "turn")
         found.append(f"assumed for {turns}: each extends the whole previous turn (the log doesn't show it)")
@@ -104,7 +107,7 @@ def notes(placed: Placed, settings: Sequence[ReplaySetting]) -> list[str]:
         )
     if placed.answers_unlike:
         unlike = count(placed.answers_unlike, "recorded answer")
-        found.append(f"{unlike} counted a different length than the tokenizer, so its reuse is left out")
+        found.append(f"{unlike} counted a different length than the tokenizer; the recorded reuse is left out")
     if placed.requests_without_body:
         found.append(f"{count(placed.requests_without_body, 'request')} without a body, assumed to share nothing")
     if placed.requests_without_length:
@@ -202,12 +205,14 @@ def _verdict(replay: ReplayAccount, changed: ReplayAccount, placed: Placed) -> s
     saved = replay.computed_tokens - changed.computed_tokens
     if changed.too_long != replay.too_long:
         fewer = count(abs(changed.too_long - replay.too_long), "request")
-        moved = "no longer fit the context of a slot" if changed.too_long > replay.too_long else "fit only then"
+        moved = (
+            "no longer fit the context of a slot" if changed.too_long > replay.too_long else "fit only with the change"
+        )
         return f"{fewer} {moved}, so the sums cover different requests."
     if not saved:
         return f"Cannot tell: {open_tokens(placed)}." if is_open(replay, placed) else "Nothing changes."
-    words = f"{count(abs(saved), 'prompt token')} {'fewer' if saved > 0 else 'more'} computed"
-    words += f" ({number(replay.computed_tokens)} -> {number(changed.computed_tokens)})"
+    words = f"The change {'saves' if saved > 0 else 'costs'} {count(abs(saved), 'prompt token')}"
+    words += f" ({number(replay.computed_tokens)} -> {number(changed.computed_tokens)} computed)"
     if replay.prompt_ms is not None and changed.prompt_ms is not None:
         words += f", {duration(abs(replay.prompt_ms - changed.prompt_ms))} of prompt time"
     return f"{words}; {open_tokens(placed)}." if is_open(replay, placed) else f"{words}."
@@ -239,15 +244,14 @@ def advice(shown: Tuning) -> str:
     if best is None and shown.over_limit:
         return "Nothing to gain within the memory limit: the settings above need more."
     if best is None:
-        tried = f"none of the settings tried saves {count(shown.least_tokens, 'token')} of {number(computed)} computed"
+        tried = f"none of the settings tried saves {number(shown.least_tokens)} of {count(computed, 'computed token')}"
         if _is_settled(shown):
             return f"Nothing to gain: {tried}. The cause is not a server setting:"
         if is_open(shown.replay, shown.placed):
             return f"Cannot tell: {tried}, but {open_tokens(shown.placed)}."
         return f"Nothing to gain: {tried}. {_computed_why(shown.replay)}."
-    words = (
-        f"saves {count(best.saved_tokens, 'prompt token')}, {percent(best.saved_tokens, computed)} of those computed"
-    )
+    words = f"saves {number(best.saved_tokens)} of {count(computed, 'computed prompt token')}"
+    words += f" ({percent(best.saved_tokens, computed)})"
     if best.saved_ms is not None:
         words += f", {duration(best.saved_ms)} of prompt time"
     memory = "an unknown amount of" if best.memory_mib is None else f"at most {best.memory_mib:,.0f} MiB"
@@ -269,9 +273,9 @@ def _computed_why(replay: ReplayAccount) -> str:
     again = ", ".join(f"{cause}: {count(tokens, 'token')}" for cause, tokens in lost.items())
     parts = [f"had been sent before and were lost ({again})"] if again else []
     if replay.new_tokens:
-        new = f"{number(replay.new_tokens)} were never sent after the same beginning"
+        new = f"{number(replay.new_tokens)} tokens were never sent after the same beginning"
         parts = [f"{new}: new text, or text after a change by the client", *parts]
-    return "; others ".join(parts) or "Nothing was computed"
+    return "; other tokens ".join(parts) or "Nothing was computed"
 
 
 def _cause(page: TextPage, found: Finding, placed: Placed) -> None:
@@ -299,64 +303,62 @@ class SimulateDocument(msgspec.Struct):
     inputs: list[str]
     placed: Placed
     fit: ReplayFit | None
-    """None without a log."""
+    """How well the replay agrees with the server; None without a log."""
     settings: list[ReplaySetting]
     server: ReplayAccount | None
-    """Account from the log; None without one."""
+    """Account from the log; None without a log."""
     replay: ReplayAccount
-    """Account by the replay, under the recorded settings."""
+    """Account of the replay with the recorded settings."""
     changed: ReplayAccount
-    """Account by the replay, under the new settings."""
+    """Account of the replay with the new settings."""
     conversations: list[ReplayedConversation]
-    """Empty if there is one conversation only."""
+    """The conversations; empty if there is only one conversation."""
 
 
 class TuneDocument(msgspec.Struct):
-    """Settings, ranked by the tokens that they would have saved. Unknown values are None.
-
-    Within version 1 keys are only added.
-    """
+    """Settings, ranked by the tokens that each would have saved. Unknown values are None. Within version 1 keys are
+    only added."""
 
     schema: Literal["cachedoctor.tune/1"]
     tool: Tool
     inputs: list[str]
     placed: Placed
     fit: ReplayFit | None
-    """None without a log."""
+    """How well the replay agrees with the server; None without a log."""
     settings: list[ReplaySetting]
     """``changed`` is the value in the best set."""
     replay: ReplayAccount
-    """Account by the replay, under the recorded settings."""
+    """Account of the replay with the recorded settings."""
     least_tokens: int
-    """What a setting must save to be listed."""
+    """Tokens that a setting must save to be listed."""
     memory_limit_mib: float | None
-    """MiB that all changes together may take more."""
+    """Maximum extra memory of all changes together, in MiB."""
     over_limit: list[str]
     """Options that save tokens but need more memory than the limit, or an unknown amount."""
     singles: list[Candidate]
-    """Single changes that help, the best first."""
+    """Single changes that help, the best change first."""
     best: Candidate | None
-    """The merged set; None when there is nothing to gain."""
+    """The merged set of changes; None if there is nothing to gain."""
     memory: MemoryBill | None = None
-    """Memory used, compared with the tokens that it saved; None for vLLM and SGLang. Added after the first release of
+    """Memory that was used, and the tokens that it saved; None for vLLM and SGLang. Added after the first release of
     v1: may be missing."""
     agents: AgentsFit | None = None
-    """How many conversations alternate, and what keeps all of them; None if no two do. Added after the first
-    release of v1: may be missing."""
+    """How many conversations alternate, and which settings keep all of them; None if no conversations alternate. Added
+    after the first release of v1: may be missing."""
     stops: list[ServerStop] = []
-    """Restarts and sleeps, with what was recomputed because of each. Added after the first release of v1: may be
+    """Restarts and sleeps, and the tokens recomputed because of each. Added after the first release of v1: may be
     missing."""
     restores: list[ServerRestore] = []
-    """Restores: all from slot files, from the RAM cache only those that failed. Added after the first release of v1:
-    may be missing."""
+    """Restores of saved states: all from slot files, and the failed ones from the RAM cache. Added after the first
+    release of v1: may be missing."""
     ram_restores: int = 0
     """Number of all restores from the RAM cache. Added after the first release of v1: may be missing."""
     first_turn: FirstTurn | None = None
-    """The prefix that conversations share, and what computing it in advance saves. Added after the first release of v1:
-    may be missing."""
-    kinds: list[RequestKind] = []
-    """Kinds of requests, the one with most prompt time first; empty if all are main turns. Added after the first
+    """The prefix that conversations share, and the tokens saved by computing it in advance. Added after the first
     release of v1: may be missing."""
+    kinds: list[RequestKind] = []
+    """Kinds of requests, the kind with most prompt time first; empty if all requests are main turns. Added after the
+    first release of v1: may be missing."""
 
 
 def write_simulation(form: Form, shown: Simulation, out: IO[bytes], look: Appearance) -> None:

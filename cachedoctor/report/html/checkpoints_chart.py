@@ -61,7 +61,7 @@ def _ruler(row: RequestRow) -> Ruler:
     whole = max([1, *(size for size in sizes if size), *(end + 1 for end in ends)])
     facts = [
         ("prompt", row.prompt_tokens), ("common prefix", row.common_prefix_tokens), ("reused", row.cached_tokens),
-        ("recomputed", split and split.recomputed), ("had before", row.reference_tokens),
+        ("recomputed", split and split.recomputed), ("slot had before", row.reference_tokens),
     ]  # fmt: skip
     return Ruler(
         row=row,
@@ -91,14 +91,14 @@ def _words(row: RequestRow) -> str:
             f"The slot went back to the checkpoint at position {number(back[1])}; everything after it was recomputed."
         )
     if prefix is None:
-        return f"It held {count(len(held), 'checkpoint')}; the point where the prompts diverge is unknown."
+        return f"The slot held {count(len(held), 'checkpoint')}; the point where the prompts diverge is unknown."
     within = [end for _, end in held if end < prefix]
     if within:
         at = number(max(within))
         return f"A checkpoint at position {at} is inside the common prefix, but the server did not use it."
     nearest = number(min(end for _, end in held))
-    several = "Both its" if len(held) == 2 else f"All its {number(len(held))}"
-    many = "Its only checkpoint ends" if len(held) == 1 else f"{several} checkpoints end"
+    several = "Both" if len(held) == 2 else f"All {number(len(held))}"
+    many = "The only checkpoint of the slot ends" if len(held) == 1 else f"{several} checkpoints of the slot end"
     where = f"at position {nearest}" if len(held) == 1 else f"the nearest at position {nearest}"
     return (
         f"{many} after the point where the prompts diverge ({count(prefix, 'token')}), {where}: no usable checkpoint."

@@ -113,8 +113,8 @@ def _saved(t: Totals) -> str:
     share = f"The avoidable tokens are {percent(t.avoidable_tokens, t.prompt_tokens)} of all prompt tokens"
     if not t.avoidable_ms:
         return f"{share}."
-    of = f", {percent(min(t.avoidable_ms, t.prompt_ms), t.prompt_ms)} of all prompt time" if t.prompt_ms else ""
-    return f"{share} and {duration(t.avoidable_ms)}{of}."
+    of = f" ({percent(min(t.avoidable_ms, t.prompt_ms), t.prompt_ms)} of all prompt time)" if t.prompt_ms else ""
+    return f"{share}. Computing them took about {duration(t.avoidable_ms)}{of}."
 
 
 def _note(t: Totals, split: PromptTokens) -> str:
@@ -145,7 +145,7 @@ def _computed(t: Totals, spent: str) -> tuple[str, str]:
     known = percent(t.processed_tokens, t.prompt_tokens) + spent
     if not t.unknown_tokens:
         return number(t.processed_tokens), known
-    rest = f"unknown of {number(t.unknown_tokens)}: {count(t.unknown_requests, 'request')} without timings"
+    rest = f"unknown for {number(t.unknown_tokens)} tokens: {count(t.unknown_requests, 'request')} without timings"
     return (number(t.processed_tokens), f"{known} · {rest}") if t.processed_tokens else ("unknown", rest)
 
 

@@ -10,7 +10,7 @@ from cachedoctor.model import CacheSample, PrefillBatch, RequestRow
 from cachedoctor.report.html.request_columns import Columns, box, short, ticks
 from cachedoctor.report.html.timeline import words
 from cachedoctor.report.words.measured_table import rate
-from cachedoctor.report.words.numbers import number, percent
+from cachedoctor.report.words.numbers import count, number, percent
 
 WIDTH, HEIGHT = 500, 260
 LEFT, RIGHT, TOP, BOTTOM = 54, 22, 30, 42
@@ -121,9 +121,9 @@ class Speed:
         if self.every > 1:
             notes.append(f"every {self.every}th request is drawn")
         if self.short:
-            notes.append(f"{number(self.short)} with fewer than {self.LEAST} computed tokens left out")
+            notes.append(f"{count(self.short, 'request')} with fewer than {self.LEAST} computed tokens left out")
         if above:
-            notes.append(f"{number(above)} slower ones are above")
+            notes.append(f"{count(above, 'slower request')} above the chart")
         return notes
 
 

@@ -223,5 +223,7 @@ def words(column: RequestColumn, columns: Columns) -> str:
     ]
     parts += [f"{EVENTS[name]}: {number(n)}" for name, n in column.events.items() if n]
     if column.restarts:
-        parts.append("the server restarted before it" if column.count == 1 else count(column.restarts, "restart"))
+        parts.append(
+            "the server restarted before this request" if column.count == 1 else count(column.restarts, "restart")
+        )
     return "; ".join(parts)

@@ -172,7 +172,7 @@ def jan(asked: LaunchRequest) -> tuple[list[FixStep], list[str]]:
     notes = []
     if older:
         taken = ";".join(f"{name}={value}" for name, value in older.items())
-        notes.append(f"older versions of Jan read {taken} as {cmdline.JAN_VARIABLES} instead")
+        notes.append(f"in older versions of Jan, write {taken} into {cmdline.JAN_VARIABLES} instead")
     cannot = [*parts.options, *(change for change in rest if change.name in parts.left_out)]
     return steps, [*notes, *([f"Jan has no setting for {_named(cannot)}"] if cannot else [])]
 

@@ -67,7 +67,7 @@ _STYLES = {"prompt": "bold green", "reply": "green", "busy": "bold green", "idle
 
 _KEYS = "q quits and prints the whole report   arrows: other findings   ? help"
 _HELP = (
-    ("slot", f"a place for one conversation; for {BOTH} an engine or a rank"),
+    ("slot", f"memory for one conversation; for {BOTH} an engine or a rank"),
     ("state", "state: computing a prompt or a reply, processing, idle, or unknown"),
     ("prompt", "prompt tokens of the current or last request"),
     ("reused", "prompt tokens of that request reused from the cache"),
@@ -363,7 +363,7 @@ def _findings(page: ScreenRows, findings: list[Finding], first: int = 0) -> None
     if not findings:
         page.row(("no findings yet", "dim"))
         return
-    skipped = f", from the {number(first + 1)}. on" if first else ""
+    skipped = f", from number {number(first + 1)} on" if first else ""
     page.row((f"{count(len(findings), 'finding')}, the costliest first{skipped}", "bold"))
     findings = findings[first:]
     left = len(findings)

@@ -57,12 +57,12 @@ n_slots | integer | | server slots
 n_ctx_slot | integer | tokens | context size of one slot
 slot | integer | | slot that served the request
 task | integer | | the server's task number for the request
-parent | integer | | for one of several choices (n > 1): the task number of their request; totals leave out such rows
+parent | integer | | for a choice of a request with n > 1: task number of the request; totals leave out such rows
 thread | integer | | conversation number within the session
 turn | integer | | turn number within the conversation, from 0
 first_line | integer | line | number of the request's first line in the file `path`, counted from 1
 last_line | integer | line | the request's last line; line numbers continue if the request ends in the next rotation
-time | text | ISO 8601 | start time, from the first line's wrapper; --MM-DDTHH:MM:SS without a year
+time | text | ISO 8601 | start time, from the first line's wrapper; --MM-DDTHH:MM:SS if it has no year
 uptime_ms | number | ms | start time, counted from the server start
 client | text | | client address, if the log shows it unambiguously
 endpoint | text | | path of the HTTP request, if the log shows it unambiguously
@@ -73,16 +73,16 @@ generated_tokens | integer | tokens | reply length
 derived | names | | columns whose values were computed, not read from the log
 prompt_ms | number | ms | prompt processing time
 selected_by | text | | how the slot was chosen: lcp, lru or id
-similarity | number | share | share of the new prompt that the slot already held, rounded as in the log
+similarity | number | share | share of the new prompt that the slot already contained, rounded as in the log
 f_keep | number | share | share of the slot's content that the new prompt kept, rounded as in the log
 common_prefix_tokens | integer | tokens | longest common prefix of prompt and slot content at request start
 reference_tokens | integer | tokens | length of the previous prompt and reply; if unknown, length of the slot's content
 held_tokens | integer | tokens | length of the slot's content when the request took the slot
-expected_cached | integer | tokens | tokens that the server build should have reused; only if tokens were lost
+expected_cached | integer | tokens | tokens that the server build should have reused; null unless tokens were lost
 replay_missing | names | | numbers that expected_cached needs but the log lacks
 lost_tokens | integer | tokens | tokens of the previous prompt and reply not reused; can exceed the new prompt's length
 client_lost_tokens | integer | tokens | lost tokens that the client changed
-server_lost_tokens | integer | tokens | lost tokens that the server did not reuse; null if the slot held another text
+server_lost_tokens | integer | tokens | lost tokens that the server did not reuse; null if the slot contained other text
 avoidable_tokens | integer | tokens | tokens that the fixes would have saved, each counted once; 0 without a finding
 avoidable_ms | number | ms | prompt time that the fixes would have saved
 outcome | text | | result: cold, reused, partial, reprocessed, failed, cancelled or unknown
@@ -94,7 +94,7 @@ checkpoints_tried | integer | | context checkpoints checked
 checkpoints_restored | integer | | checkpoints restored
 checkpoints_created | integer | | checkpoints created
 checkpoints_erased | integer | | checkpoints erased
-checkpoints_held | spans | position | checkpoints that the slot is known to have held; only if tokens were lost
+checkpoints_held | spans | position | known checkpoints of the slot; null unless tokens were lost
 checkpoint_pos_min | integer | position | lowest position of the restored checkpoint
 checkpoint_pos_max | integer | position | highest position of the restored checkpoint
 client_by | text | | field that identifies the client: session, user, salt, system_prompt, route or address
@@ -110,13 +110,13 @@ EVENTS = ColumnTable(
 path | text | | input file, as given
 line | integer | line | line number, counted from 1
 origin | text | | router port or compose service, if a wrapper shows it
-time | text | ISO 8601 | time from the wrapper, else from the line; --MM-DDTHH:MM:SS without a year
+time | text | ISO 8601 | time from the wrapper, else from the line; --MM-DDTHH:MM:SS if it has no year
 uptime_ms | number | ms | time of the line, counted from the server start
 level | text | | log level I, W, E, D or T, if the line has one
 slot | integer | | slot number in the line
 task | integer | | task number in the line
 message | text | | message id in the catalogue
-fields | text | JSON | values in the message by name; texts are truncated, secrets hidden
+fields | text | JSON | values in the message by name; texts are truncated, secrets redacted
 engine | text | | engine that wrote the message, named as in reports
 process | text | | process or ranks that wrote the line, if the line shows them
 """),
@@ -146,11 +146,11 @@ generation_rate | number | tokens/s | rate of reply tokens
 running | integer | requests | running requests
 waiting | integer | requests | waiting requests
 deferred | integer | requests | deferred requests
-kv_usage | number | share | share of the KV cache held by running requests; unused cached blocks count as free
+kv_usage | number | share | share of the KV cache used by running requests; unused cached blocks count as free
 hit_rate | number | share | reused share of looked-up tokens in the last 1,000 requests (fewer after a start)
 external_hit_rate | number | share | hit rate of an external cache, counted like hit_rate
 mm_hit_rate | number | share | hit rate of the cache for images and other media, counted in items, not tokens
-preemptions | integer | | preemptions in the line
+preemptions | integer | | preemptions, as printed in the line
 prompt_tokens | integer | tokens | prompt_rate x interval_s, for versions that count reused tokens
 computed_tokens | integer | tokens | prompt_rate x interval_s, for versions that count only computed tokens
 looked_up_tokens | integer | tokens | tokens looked up since the previous sample: computed / (1 - hit rate)
@@ -201,7 +201,7 @@ FINDINGS = ColumnTable(
     "cachedoctor.findings/1",
     _columns(
         """
-log | text | | name of the log, without rotation suffixes; all its rotations have one name
+log | text | | name of the log, without rotation suffixes; the same for all its rotations
 path | text | | input file, as given
 origin | text | | router port or compose service, if a wrapper shows it
 session | integer | | number of the server run that contains the first line of proof, counted from 0 in each log
@@ -231,7 +231,7 @@ SESSIONS = ColumnTable(
     "cachedoctor.sessions/1",
     _columns(
         """
-log | text | | name of the log, without rotation suffixes; all its rotations have one name
+log | text | | name of the log, without rotation suffixes; the same for all its rotations
 path | text | | input file, as given
 origin | text | | router port or compose service, if a wrapper shows it
 session | integer | | server run, numbered from 0
@@ -252,7 +252,7 @@ UNSEEN = ColumnTable(
     "not_evaluated",
     "cachedoctor.not_evaluated/1",
     _columns("""
-log | text | | name of the log, without rotation suffixes; all its rotations have one name
+log | text | | name of the log, without rotation suffixes; the same for all its rotations
 code | text | | code of a rule that was not checked
 name | text | | rule name
 reason | text | | why the rule was not checked
@@ -266,7 +266,7 @@ FILES = ColumnTable(
     "cachedoctor.files/1",
     _columns("""
 path | text | | path of the file, or the folder or pattern that matched no file
-log | text | | name of the log, without rotation suffixes; all its rotations have one name
+log | text | | name of the log, without rotation suffixes; the same for all its rotations
 part | text | | name of this log's files in the result's other folders, without file extension
 status | text | | read, cut (read in part), failed (nothing was read) or no log (not a server log)
 reason | text | | why the file was not read or is not a server log; or a note that the file changed during the read

@@ -98,7 +98,7 @@ def _difference(page: TextPage, diff: PromptDiff, first: First, about: str, know
 def least_change(page: TextPage, found: LeastChange, of: str, about: str) -> None:
     """Write the smallest set of changes that restores reuse, with the share of the prompt after each."""
     now, said = percent(found.common, found.tokens) if found.tokens else "0 %", set[str]()
-    page.prose([("least change: ", "bold")], f"{of}{about}{now} matches from the start; without these changes", 2)
+    page.prose([("least change: ", "bold")], f"{of}{about}{now} of the prompt matches; share after each step:", 2)
     for edit in found.edits:
         share = percent(min(edit.reuse, edit.tokens), edit.tokens) if edit.tokens else "0 %"
         page.prose([f"  {share:>8}  "], edit.words, 12)
@@ -122,7 +122,9 @@ def _rest(found: LeastChange) -> str:
             f"More than {len(found.edits) + found.rest:,} changes; these come first. The effect on answers is unknown."
         )
     more = (
-        "Nothing else matters" if not found.rest else f"{count(found.rest, 'more change')} would restore less than 1 %"
+        "Nothing else matters"
+        if not found.rest
+        else f"{count(found.rest, 'more change')} would restore less than 1 % of the prompt"
     )
     return (
         f"{more}. Each row includes the rows above it. Counts are common prefix tokens; the effect on answers is "
@@ -239,7 +241,7 @@ def _cost(page: TextPage, diff: PromptDiff, about: str) -> None:
         tokens = diff.reusable[memory]
         rest = max(0, diff.b.tokens - tokens)
         page.prose(
-            ["  = ", ("reuse: ", "bold")], f"{about}{number(tokens)} tokens, recompute {number(rest)}: {words}", 4
+            ["  = ", ("reuse: ", "bold")], f"{about}{number(tokens)} tokens, {number(rest)} recomputed: {words}", 4
         )
 
 

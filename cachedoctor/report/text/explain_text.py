@@ -39,7 +39,7 @@ def _show_line_text(page: TextPage, e: Explanation) -> None:
     if e.origin is not None:
         page.prose(["  "], f"from the server that the wrapper calls {e.origin}", 2)
     if e.cut:
-        also = "; the rest also fits other messages" if e.undecided else ""
+        also = "; other wordings of the message also fit" if e.undecided else ""
         page.prose(["  "], f"the line is truncated{also}", 2)
     if e.more:
         page.prose(["  "], f"no known build prints the text after the message: {cut(e.more, _VALUE_MAX)}", 2)

@@ -17,23 +17,24 @@ from cachedoctor.redaction import sanitize
 
 
 class DiffTool(msgspec.Struct):
-    """What wrote it."""
+    """Program that wrote the document."""
 
     name: Literal["cachedoctor"]
     version: Text
 
 
 class TokenizerRow(msgspec.Struct):
-    """What counted the tokens."""
+    """Tokenizer that counted the tokens."""
 
     name: Text
-    """pieces: no tokenizer was given; words and punctuation count as tokens."""
+    """Name of the tokenizer. pieces: no tokenizer was given, so words and punctuation count as tokens."""
     exact: bool
-    """The counts are the model's own. False without a tokenizer, and for chat bodies that no chat template rendered."""
+    """True if the counts come from the model's own tokenizer. False without a tokenizer, and for chat bodies that were
+    not rendered with a chat template."""
 
 
 class Reusable(msgspec.Struct):
-    """Tokens of b that a server which holds a can reuse, by kind of memory (docs/diff.md says under which
+    """Tokens of b that a server with a in its cache can reuse, by kind of memory (docs/diff.md lists the
     assumptions)."""
 
     attention: Amount
@@ -42,36 +43,36 @@ class Reusable(msgspec.Struct):
 
 
 class DiffDocument(msgspec.Struct):
-    """The difference of two prompts, as `cachedoctor diff --format json` writes it. Several pairs (a walk, a dump of
-    several slots) are one object per line."""
+    """The difference of two prompts, as ``cachedoctor diff --format json`` writes it. Several pairs (consecutive
+    prompts, or dumps of several slots) are written as one object per line."""
 
     schema: Literal["cachedoctor.diff/1"]
     tool: DiffTool
     equal: bool
-    """The rendered prompts are equal, images included."""
+    """True if the rendered prompts are equal, including images."""
     a: Side
     """The older prompt, which the server has in its cache."""
     b: Side
     """The newer prompt."""
     tokenizer: TokenizerRow
     first: First | None
-    """The first difference; None exactly when the prompts are equal."""
+    """The first difference; None only if the prompts are equal."""
     common_prefix_tokens: Amount
     """Tokens equal at the start, including a begin-of-text token that the server adds."""
     common_suffix_tokens: Amount
-    """Tokens equal at the end, none of them counted in the prefix, too."""
+    """Tokens equal at the end, without tokens of the common prefix."""
     reusable: Reusable
     edits: list[Edit] | UnsetType = UNSET
-    """Only with --full: how a becomes b. The ranges of b follow each other without a gap."""
+    """Only with --full: the steps that turn a into b. The ranges of b have no gaps."""
     settings: list[RequestSetting] | UnsetType = UNSET
     """Other differences between the requests that affect what a cache can reuse: salts, adapters, images. Only if there
     are any."""
     alone: list[Side] | UnsetType = UNSET
-    """Prompts of the input that were not compared, because no other prompt of their conversation is there. Only in the
-    last object, if there are any."""
+    """Prompts of the input that were not compared, because the input has no other prompt of their conversation. Only in
+    the last object, if there are any."""
     notes: list[Text] | UnsetType = UNSET
-    """What the recordings of the prompts do not contain; no statement is made about it. Only in the last object, if
-    there is anything."""
+    """Parts of the prompts that the recordings do not contain, and that were not compared. Only in the last object, if
+    there are any."""
     least: LeastChange | UnsetType = UNSET
     """Only with --least: the smallest set of changes that restores reuse."""
 

@@ -16,7 +16,7 @@ from cachedoctor.redaction import sanitize
 
 
 class LineTool(msgspec.Struct):
-    """What wrote it."""
+    """Program that wrote the document."""
 
     name: Literal["cachedoctor"]
     version: Text
@@ -28,19 +28,19 @@ class FieldRow(msgspec.Struct):
     name: str
     """Name in the catalogue."""
     label: str
-    """Name as printed before the value; that of the catalogue if the line prints none."""
+    """Name as printed before the value, or the name in the catalogue if the line prints no name."""
     text: str | None
     """Value as printed; None if the line is truncated before its end."""
     unit: str | None
-    """None for text."""
+    """Unit of the value; None for text."""
     meaning: str
     here: str | None
-    """Meaning of this particular value, if it is not a plain number."""
+    """Meaning of this particular value, if the value is not a plain number."""
 
 
 class Builds(msgspec.Struct):
-    """Builds of llama.cpp in which this wording was seen; of an engine with versions, these as minor * 100 + patch:
-    0.10.2 is 1002. `levels` and `other_wordings` count the same way."""
+    """Builds of llama.cpp in which this wording was seen. For an engine with versions, a version is the number minor *
+    100 + patch: 0.10.2 is 1002. The same holds for ``levels`` and ``other_wordings``."""
 
     first: Positive
     last: Positive
@@ -54,7 +54,7 @@ class LevelRow(msgspec.Struct):
     last: Positive
     level: str
     shown: str
-    """By default, or with which option."""
+    """Whether the message is printed by default, or with which option."""
 
 
 class Versions(msgspec.Struct):
@@ -67,40 +67,40 @@ class Versions(msgspec.Struct):
 
 
 class ReadingRow(msgspec.Struct):
-    """What a message says."""
+    """A message, and its meaning."""
 
     message: str
-    """Id of the message, the same over all its wordings."""
+    """Id of the message, the same for all wordings."""
     meaning: str
-    """What it shows about the prompt cache."""
+    """What the message shows about the prompt cache."""
     text: str
     """The message without wrapper and prefix."""
     origin: str | None
     """Server that the wrapper names: a router's port, a compose service."""
     parts: list[Part]
-    """What comes before the message."""
+    """Parts of the line before the message."""
     fields: list[FieldRow]
     builds: Builds
     levels: Annotated[list[LevelRow], msgspec.Meta(min_length=1)]
     analyzed: bool
     """Whether `cachedoctor analyze` reads this message."""
     sample: str
-    """A line as a server printed it."""
+    """Example of the line, as a server printed it."""
     other_wordings: list[Wording]
     cut: bool
-    """True if the line ends before the message does."""
+    """True if the line ends before the end of the message."""
     undecided: bool
-    """True if other wordings also match the truncated line."""
+    """True if the truncated line also matches other wordings."""
     unknown_tail: str | None
     """Text after the message that no known build prints."""
     engine: str
     """Engine that wrote the line: `llama.cpp`, `vllm` or `sglang`."""
     versions: Versions | None
-    """None for llama.cpp."""
+    """Versions in which the wording was seen; None for llama.cpp."""
 
 
 class LineDocument(msgspec.Struct):
-    """What one line of a log shows, as `cachedoctor explain --line LINE --format json` writes it; for several lines,
+    """The meaning of one log line, as ``cachedoctor explain --line LINE --format json`` writes it; for several lines,
     one object per line."""
 
     schema: Literal["cachedoctor.line/1"]
@@ -110,7 +110,7 @@ class LineDocument(msgspec.Struct):
     text: str
     """The line without its wrapper."""
     readings: list[ReadingRow]
-    """Empty if the line is unknown; several if its wording alone does not decide."""
+    """Possible meanings of the line: none if the line is unknown, several if the line is ambiguous."""
     nearest: str | None
     """If the line is not recognised: the start of the most similar known message."""
 

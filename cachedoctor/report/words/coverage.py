@@ -45,7 +45,7 @@ class CannotTell(NamedTuple):
         """All of it in sentences."""
         missing = f" Missing here: {'; '.join(self.missing)}." if self.missing else ""
         share = "; reuse needs two requests" if self.alone else ""
-        said = f"Cannot tell{' of' if self.partly else ':'} {self.why}{share}. {self.give}"
+        said = f"Cannot tell{' for' if self.partly else ':'} {self.why}{share}. {self.give}"
         return " ".join(filter(None, (said + missing, self.others)))
 
 

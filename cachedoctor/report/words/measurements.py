@@ -298,11 +298,11 @@ def _published(events: KvEvents) -> str:
     if events.missing:
         gaps.append(f"{count(events.missing, 'message')} missing")
     if events.late:
-        gaps.append("started after the server")
+        gaps.append("the recording began after the server start")
     if events.unread:
-        gaps.append(f"{number(events.unread)} unread")
+        gaps.append(f"{count(events.unread, 'message')} not read")
     if events.forgotten:
-        gaps.append(f"{count(events.forgotten, 'block')} forgotten")
+        gaps.append(f"{count(events.forgotten, 'block')} no longer tracked")
     if events.restarts:
         gaps.append(count(events.restarts, "restart"))
     said = f"{count(events.stored, 'token')} computed and stored in blocks" + (f": {', '.join(rows)}" if rows else "")

@@ -131,7 +131,7 @@ def unknown_lines(report: Report) -> list[str]:
         rows.append(f"{number(shape.count):>9}  {shape.shape}  (first: {place})")
     if len(report.unknown) > _UNKNOWN_LIST_SHOWN:
         rows.append(
-            f"{'':9}  and {count(len(report.unknown) - _UNKNOWN_LIST_SHOWN, 'more shape')}; --format json has all"
+            f"{'':9}  and {count(len(report.unknown) - _UNKNOWN_LIST_SHOWN, 'more pattern')}; --format json has all"
         )
     return rows
 
@@ -176,7 +176,7 @@ def _numbers(row: RequestRow) -> list[str]:
     common, held = _length(row, "common_prefix_tokens"), _length(row, "held_tokens")
     if common:
         said.append(
-            f"{common} tokens of the prompt are in the slot, which held {held or 'an unknown number of tokens'}"
+            f"{common} tokens of the prompt are in the slot, which held {held or 'an unknown number of'} tokens"
         )
     elif held:
         said.append(f"the slot held {held} tokens")
@@ -283,11 +283,12 @@ def own_verdicts(report: Report) -> list[str]:
 def _own_verdict(verdict: AgentVerdict) -> str:
     reasons = ", ".join(f"{reason} ({number(times)})" for reason, times in verdict.reasons.items())
     judged = verdict.agrees + verdict.differs
-    parts = [f"agrees with the log in {number(verdict.agrees)}, differs in {number(verdict.differs)}"] if judged else []
-    parts += [f"the log does not show it in {number(verdict.undecided)}"] if verdict.undecided else []
-    parts += [f"{number(verdict.unmatched)} not found in a log"] if verdict.unmatched else []
+    parts = [f"the log confirms {number(verdict.agrees)} and contradicts {number(verdict.differs)}"] if judged else []
+    parts += [f"the log does not show the cause of {number(verdict.undecided)}"] if verdict.undecided else []
+    parts += [f"no request in the log matches {number(verdict.unmatched)}"] if verdict.unmatched else []
     shown = "".join(f" {_difference(one)}" for one in verdict.differences[:_DIFFERENCES])
-    return f"{verdict.by[:1].upper()}{verdict.by[1:]} itself says: {reasons}. Of these {'; '.join(parts)}.{shown}"
+    by = f"{verdict.by[:1].upper()}{verdict.by[1:]}"
+    return f"{by} gives its own reasons: {reasons}. Of these claims, {'; '.join(parts)}.{shown}"
 
 
 def _difference(one: AgentDifference) -> str:

@@ -116,7 +116,7 @@ def sentence(row: ClientRow) -> str:
     if not row.tokens:
         return f"{row.requests}, lengths unknown"
     cause = f", most for {row.cause}" if row.cause else ""
-    undecided = f", {row.undecided} new or recomputed" if row.undecided != "0 %" else ""
+    undecided = f", {row.undecided} either new or recomputed" if row.undecided != "0 %" else ""
     return f"{row.requests}, {row.tokens} tokens, {row.reused} reused, {row.again} recomputed{cause}{undecided}"
 
 
@@ -169,7 +169,7 @@ def _prompt(turn: SlowTurn) -> str:
         (turn.reused_tokens, "reused"),
         (turn.new_tokens, "new"),
         (turn.again_tokens, "recomputed"),
-        (turn.undecided_tokens, "new or recomputed"),
+        (turn.undecided_tokens, "either new or recomputed"),
     ]
     (tokens, what), *others = [part for part in parts if part[0]] or [(0, "computed")]
     said = [f"{count(tokens or 0, 'token')} {what}", *(f"{number(n or 0)} {words}" for n, words in others)]

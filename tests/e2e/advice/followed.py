@@ -44,7 +44,8 @@ _CODES = {rule.name: rule.code for rule in registry.load()[0]}
 CLIENT = {
     cause
     for cause, names in RIGHT.items()
-    if cause == "slot_pinned" or (names and all(_CODES.get(name, "").startswith(OF_CLIENTS) for name in names))
+    if cause in ("slot_pinned", "slot_erased")
+    or (names and all(_CODES.get(name, "").startswith(OF_CLIENTS) for name in names))
 }
 """Causes that the client of a day can fix."""
 

@@ -1,4 +1,4 @@
-"""What a slot, RAM entry or slot file holds, chunks reusable with --cache-reuse, and the replay's answer."""
+"""The content of a slot, RAM entry or slot file, chunks that --cache-reuse can move, and the result of a replay."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cachedoctor.knowledge.decision import Decision
 
 
 class ReplayContent(msgspec.Struct, frozen=True, gc=False):
-    """Tokens with the memory of them. Immutable: slots and caches exchange it."""
+    """Tokens and their memory. Immutable: slots and caches exchange it."""
 
     text: int
     """Index in the tree; -1 if there is none."""
@@ -36,7 +36,7 @@ EMPTY = ReplayContent(-1, 0, FRESH, (), -1, -1)
 
 @lru_cache(maxsize=1)  # one traffic is replayed under many settings
 def contents(traffic: Traffic) -> list[tuple[ReplayContent, ReplayContent]]:
-    """What a slot that can go back anywhere holds when a prompt is computed, and when its request has ended."""
+    """Return a slot's content when a prompt is computed, and after its request, for memory that goes back anywhere."""
     length, places, found = traffic.tree.length, traffic.tree.places, []
     for index, one in enumerate(traffic.asked):
         prompt, content = one.prompt, one.content
@@ -46,10 +46,10 @@ def contents(traffic: Traffic) -> list[tuple[ReplayContent, ReplayContent]]:
 
 
 def moved(old: Sequence[int], new: Sequence[int], common: int, least: int) -> int:
-    """Tokens of a prompt that are there when every piece of ``least`` tokens or more was moved to its place.
+    """Tokens of a prompt that are available after every chunk of ``least`` tokens or more was moved to its place.
 
-    ``common``: length of the prefix that both share. Each piece has to continue where the one before it ended, and
-    no token of the slot is checked twice.
+    ``common``: length of the common prefix. Each chunk has to continue where the previous one ended, and no token of
+    the slot is checked twice.
     """
     at, place = common, common
     while at < len(new) and place < len(old):
@@ -96,7 +96,7 @@ Cause = Literal[
 
 
 class Served(msgspec.Struct, frozen=True, gc=False):
-    """What the server did with one request."""
+    """The result of one request on the server."""
 
     reused: int
     """Reused tokens."""

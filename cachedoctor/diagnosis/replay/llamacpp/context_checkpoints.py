@@ -1,4 +1,4 @@
-"""Where a llama-server puts context checkpoints while it computes a prompt, and which it drops. Pure functions.
+"""Where a llama-server creates context checkpoints while it computes a prompt, and which it drops. Pure functions.
 
 Source: PR #15293 (one after every prompt), #16382 (64 tokens before the end), #20288 (near the end, and every 8192
 tokens), #22929 (user messages), and the slot logic up to b11549. Assumes that no other slot shares a batch.
@@ -30,7 +30,7 @@ class Checkpoint(NamedTuple):
 def batch_end(
     at: int, length: int, user_starts: tuple[int, ...], settings: ServerSettings, saved: list[Checkpoint]
 ) -> int:
-    """Where a batch that begins ``at`` is cut: at its size, and for a checkpoint."""
+    """End of a batch that begins ``at``: by its size, and by the next checkpoint."""
     cuts = _cuts(length, user_starts, settings, saved)
     return min([length, at + settings.batch, *(cut for cut in cuts if cut > at)])
 
@@ -54,7 +54,7 @@ def _cuts(length: int, user_starts: tuple[int, ...], settings: ServerSettings, s
 
 
 def due(at: int, length: int, user_starts: tuple[int, ...], settings: ServerSettings, saved: list[Checkpoint]) -> bool:
-    """Whether a server saves the state before a batch that begins ``at``; not asked for builds before b6751."""
+    """Whether a server saves the state before a batch that begins ``at``; only for b6751 and newer."""
     build, step = settings.build, settings.checkpoint_min_step or 0
     last = saved[-1].tokens if saved else None
     near = at >= length - 4 - settings.ubatch
@@ -76,7 +76,7 @@ def due(at: int, length: int, user_starts: tuple[int, ...], settings: ServerSett
 
 
 def added(saved: list[Checkpoint], new: Checkpoint, settings: ServerSettings) -> list[Checkpoint]:
-    """The list with a new checkpoint: the oldest go where it is full, those too close to others in newer builds."""
+    """Return the list with a new checkpoint: a full list drops the oldest, newer builds those too close to others."""
     build, limit, step = settings.build, settings.ctx_checkpoints or 0, settings.checkpoint_min_step or 0
     kept = list(saved)
     if build >= 11063:

@@ -1,4 +1,4 @@
-"""What a replayed llama-server holds in memory, and the smallest limits under which it reuses as much."""
+"""The memory use of a replayed llama-server, and the smallest limits under which it reuses as much."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LEAST_REUSED = 0.5
 
 
 class MemoryUse(msgspec.Struct, gc=False):
-    """What the replay held at most, in bytes as far as the log prints sizes. A whole process takes more."""
+    """Maximum memory use of the replay, in bytes as far as the log prints sizes. A whole process uses more."""
 
     ram_bytes: float = 0.0
     """Peak bytes of the RAM cache after a request has got its slot, within the limit."""
@@ -42,14 +42,14 @@ class MemoryUse(msgspec.Struct, gc=False):
 
 
 class MeasuredReplay(ReplayedServer):
-    """A replayed server that is measured when a request has got its slot, and when one has left it."""
+    """A replayed server that is measured when a request gets its slot and when it leaves the slot."""
 
     def __init__(self, traffic: Traffic, settings: ServerSettings) -> None:
         super().__init__(traffic, settings)
         self.use = MemoryUse()
 
     def run(self) -> list[Served]:
-        """Go through the traffic."""
+        """Replay the traffic."""
         ram = self.ram
         served = super().run()
         if ram is not None:
@@ -88,26 +88,26 @@ class MeasuredReplay(ReplayedServer):
 
 
 def measured(traffic: Traffic, settings: ServerSettings) -> tuple[list[Served], MemoryUse]:
-    """Give what ``serve`` gives, and what was held meanwhile."""
+    """Return the result of ``serve``, and the memory use."""
     server = MeasuredReplay(traffic, settings.resolved())
     return server.run(), server.use
 
 
 def reused_tokens(served: Sequence[Served]) -> int:
-    """Add up what was reused."""
+    """Add up the reused tokens."""
     return sum(one.reused for one in served)
 
 
 def is_judged(traffic: Traffic, served: Sequence[Served]) -> bool:
-    """Whether enough is reused for a limit that keeps it to be an advice."""
+    """Whether enough is reused to recommend a limit that keeps the reuse."""
     return reused_tokens(served) >= _LEAST_REUSED * sum(traffic.tree.length(one.prompt) for one in traffic.asked)
 
 
 def smallest_ram(traffic: Traffic, settings: ServerSettings, least: float, use: MemoryUse) -> int | None:
-    """Give the smallest ``--cache-ram`` in MiB with which at least ``least`` tokens are reused; 0 where none is needed.
+    """Return the smallest ``--cache-ram`` in MiB with which at least ``least`` tokens are reused; 0 if none is needed.
 
-    None where sizes are not known or no smaller limit than what was held keeps as much. ``use`` is of the replay under
-    ``settings``. The next smaller limit of those that are tried does not keep as much.
+    None if sizes are unknown, or if no limit below the used memory reuses as much. ``use`` is of the replay under
+    ``settings``. The next smaller limit that is tried does not reuse as much.
     """
     if not settings.token_bytes or not settings.resolved().cache_ram_mib:
         return None
@@ -131,9 +131,9 @@ def steps(most: int) -> list[int]:
 
 
 def first(values: Sequence[int], holds: Callable[[int], bool]) -> int | None:
-    """Give the first of growing values from which on something holds; None where it does not hold of the last.
+    """Return the first of growing values for which something holds; None if it does not hold for the last.
 
-    It is taken to hold of all larger ones; it is asked of the value itself and of the one before it.
+    It is assumed to hold for all larger values; only this value and the one before it are checked.
     """
     if not holds(values[-1]):
         return None

@@ -1,4 +1,4 @@
-"""The RAM prompt cache of a llama-server (``--cache-ram``): states of slots, until one is taken back or evicted.
+"""The RAM prompt cache of a llama-server (``--cache-ram``): states of slots, until one is restored or evicted.
 
 Source: PR #16391, #17078 and the prompt cache up to b11549.
 """
@@ -20,7 +20,7 @@ Lose = Callable[[ReplayContent, Cause], None]
 
 
 class RamPeak(NamedTuple):
-    """The most that all entries took, including the one being made."""
+    """Maximum memory of all entries, including the one being saved."""
 
     bytes: float
     """Bytes; infinite if an entry was refused or evicted."""
@@ -28,7 +28,7 @@ class RamPeak(NamedTuple):
 
 
 class RamEntries:
-    """The entries, the oldest first, as one build with its limits keeps them."""
+    """The entries of one build with its limits, the oldest first."""
 
     def __init__(self, settings: ServerSettings, tree: PromptTree, lose: Lose) -> None:
         """Start empty. ``lose`` is told of every content that is dropped, and why."""
@@ -56,16 +56,16 @@ class RamEntries:
 
     @property
     def bytes(self) -> float:
-        """What all entries take."""
+        """Memory of all entries."""
         return self._bytes
 
     @property
     def peak(self) -> RamPeak:
-        """What they took at most."""
+        """Maximum memory of all entries."""
         return self._peak._replace(bytes=float("inf")) if self._is_short else self._peak
 
     def has_more(self, place: int, least: int) -> bool:
-        """Whether an entry shares more than ``least`` tokens with a prompt, which has this place."""
+        """Whether an entry shares more than ``least`` tokens with the prompt at this place."""
         places, shared = self._places, self._shared
         at = bisect_left(places, place)
         return (at < len(places) and shared(place, places[at]) > least) or (
@@ -73,7 +73,7 @@ class RamEntries:
         )
 
     def save(self, content: ReplayContent) -> bool:
-        """Take what a slot holds; False where it is refused, and is nowhere but in the slot."""
+        """Save a slot's content; False if it is refused, so that only the slot contains it."""
         text, tokens = content.text, content.tokens
         if text in self.known:
             return True
@@ -106,9 +106,9 @@ class RamEntries:
         return True
 
     def load(self, place: int, slot: ReplayContent, best: int) -> ReplayContent | None:
-        """Give the entry that a prompt is better served by than by what its slot holds; the cache no longer has it.
+        """Remove and return the entry that matches a prompt better than its slot's content does.
 
-        ``place`` is that of the prompt, ``best`` what it shares with the slot.
+        ``place`` is the prompt's place, ``best`` the tokens that it shares with the slot.
         """
         places, entries, shares = self._places, self.entries, self._shared
         keep = best / slot.tokens if slot.tokens else (-1.0 if self._build >= 8672 else float("nan"))
@@ -129,7 +129,7 @@ class RamEntries:
         return None if found < 0 else self._take(found)
 
     def trim(self) -> None:
-        """Push out the oldest entries that are over the limits in bytes and tokens."""
+        """Evict the oldest entries until the limits in bytes and tokens are kept."""
         if self._bytes <= self._limit and self._tokens <= self._context:
             return
         least = 1 if self._build < 10068 else 0
@@ -142,7 +142,7 @@ class RamEntries:
             self._drop_oldest("too small")
 
     def clear(self, why: Cause) -> None:
-        """Forget everything."""
+        """Forget all entries."""
         while self.entries:
             self._drop_oldest(why)
 

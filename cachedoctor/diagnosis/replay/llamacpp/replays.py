@@ -1,4 +1,4 @@
-"""Many settings on one traffic: of those that come to the same, one is replayed."""
+"""Replays one traffic under many settings; settings with equal results are replayed once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ROUNDED = 1e-9
 
 
 class Replayed(NamedTuple):
-    """Settings that were replayed, and how far others may be from them without a decision that is another one."""
+    """Settings that were replayed, and the range of other settings that lead to the same decisions."""
 
     asked: ServerSettings
     settings: ServerSettings
@@ -31,7 +31,7 @@ class Replayed(NamedTuple):
     peak: RamPeak
 
     def is_same_under(self, other: ServerSettings) -> bool:
-        """Whether a server with other resolved settings would have done the same with every request."""
+        """Whether a server with other resolved settings would have made the same decisions for every request."""
         own = self.settings
         return (
             _without_limits(own) == _without_limits(other)
@@ -64,7 +64,7 @@ def _without_limits(settings: ServerSettings) -> ServerSettings:
 
 
 class Hope(NamedTuple):
-    """What a replay may still reach; it stops where that is too little."""
+    """The reuse that a replay can still reach; the replay stops if that is too little."""
 
     most: Sequence[int]
     """Tokens that each request can reuse at most."""
@@ -110,24 +110,24 @@ class _UnexplainedReplay(ReplayedServer):
 
 
 def is_ideal_most(traffic: Traffic, settings: ServerSettings) -> bool:
-    """Whether no request reuses more than the best that had been sent when it came.
+    """Whether no request reuses more than the best content that had been sent when it came.
 
-    One that waits may find what was sent since, moved pieces are more than a prefix, and of a slot file nobody knows
-    when its text was sent.
+    A waiting request may find content that was sent later, moved chunks are more than a prefix, and nobody knows when
+    the text of a slot file was sent.
     """
     known = settings.cache_reuse == 0 and all(event.content is None for event in traffic.happened)
     return known and traffic.is_free and traffic.at_once <= (settings.slots or 1)
 
 
 class Replays:
-    """One traffic, and the settings that it was replayed under."""
+    """One traffic, and the settings under which it was replayed."""
 
     def __init__(self, traffic: Traffic) -> None:
         self._traffic = traffic
         self._done: list[Replayed] = []
 
     def served(self, settings: ServerSettings, hope: Hope | None = None) -> list[Served] | None:
-        """Give what ``serve`` gives, without a cause; None where there is no hope any more."""
+        """Return the result of ``serve``, without a cause; None if the goal can no longer be reached."""
         if hope is not None and hope.tokens < 0:
             return None
         server = _UnexplainedReplay(self._traffic, settings.resolved(), hope)
@@ -140,24 +140,24 @@ class Replays:
         return served
 
     def measured(self, settings: ServerSettings) -> tuple[list[Served], MemoryUse]:
-        """Give what ``measured`` gives."""
+        """Return the result of ``measured``."""
         server = MeasuredReplay(self._traffic, settings.resolved())
         served = server.run()
         self._note(settings, server)
         return served, server.use
 
     def same(self, settings: ServerSettings) -> ServerSettings:
-        """The first settings that were replayed and come to the same; those that are asked for where there are none."""
+        """Return the first replayed settings with the same result; the given settings if there are none."""
         wanted = settings.resolved()
         return next((one.asked for one in self._done if one.is_same_under(wanted)), settings)
 
     @property
     def last(self) -> Replayed:
-        """What was replayed last."""
+        """The last replay."""
         return self._done[-1]
 
     def take(self, replayed: Replayed) -> None:
-        """Take what another process replayed of the same traffic."""
+        """Add a replay of the same traffic by another process."""
         self._done.append(replayed)
 
     def _note(self, settings: ServerSettings, server: ReplayedServer) -> None:

@@ -1,6 +1,6 @@
-"""Replays a llama-server: which slot takes a request, what it holds then, and what of it is reused.
+"""Replays a llama-server: the slot that processes a request, the slot's content then, and how much is reused.
 
-Source: the slot logic of llama.cpp between b5300 and b11549, as ``knowledge/decision.py`` has it for going back.
+Source: the slot logic of llama.cpp between b5300 and b11549; for going back, as in ``knowledge/decision.py``.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ NEVER = Served(0, -1, "none", False, 0, 0)
 
 
 def serve(traffic: Traffic, settings: ServerSettings) -> list[Served]:
-    """Give what a server with these settings would have done with every request of the traffic, in its order.
+    """Replay every request of the traffic, in order, on a server with these settings.
 
-    Requests that find no idle slot wait until one is released. One that had ended by then, in the order of the
+    Requests that find no idle slot wait until one is released. A request that had ended by then, in the order of the
     traffic, ends at once.
     """
     return ReplayedServer(traffic, settings.resolved()).run()
@@ -51,7 +51,7 @@ class _Slot:
 
 
 class ReplayedServer:
-    """The state of one server while it is replayed; ``settings`` are resolved."""
+    """The state of one server during a replay; ``settings`` are resolved."""
 
     def __init__(self, traffic: Traffic, settings: ServerSettings) -> None:
         self.traffic, self.settings, self.tree = traffic, settings, traffic.tree
@@ -83,7 +83,7 @@ class ReplayedServer:
         """The traffic has everything that is restored."""
 
     def run(self) -> list[Served]:
-        """Go through the traffic."""
+        """Replay the traffic."""
         for _, kind, index in self.traffic.moments:
             self.clock += 1
             if kind == 0:

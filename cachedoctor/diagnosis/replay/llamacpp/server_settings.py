@@ -1,4 +1,4 @@
-"""The settings of a llama-server that decide what it reuses, and what each build makes of those left out."""
+"""The settings of a llama-server that decide its reuse, and each build's defaults for them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MIB = 1 << 20
 
 
 class ServerSettings(msgspec.Struct, frozen=True):
-    """One server. None is what the build does by default; ``resolved`` puts that in its place."""
+    """The settings of one server. None means the default of the build; ``resolved`` fills it in."""
 
     build: int = NEWEST
     memory: Memory = "attention"
@@ -49,7 +49,7 @@ class ServerSettings(msgspec.Struct, frozen=True):
     """Bytes of one context checkpoint."""
 
     def resolved(self) -> ServerSettings:
-        """Put the defaults of the build in the place of None, and leave out what it does not have."""
+        """Replace None by the defaults of the build, and remove settings that the build does not have."""
         build = self.build
         slots, unified = self.slots, bool(self.kv_unified)
         if slots is None or slots < 1:
@@ -73,7 +73,7 @@ class ServerSettings(msgspec.Struct, frozen=True):
 
     @property
     def kind(self) -> Memory:
-        """Memory as decisions see it: a sliding window of full size goes back like attention."""
+        """The kind of memory for decisions: a sliding window of full size can go back like attention."""
         return "attention" if self.memory == "swa" and self.swa_full else self.memory
 
     @property

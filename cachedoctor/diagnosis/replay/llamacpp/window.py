@@ -1,8 +1,9 @@
-"""Where the tokens of one slot lie in the cells of sliding-window memory, and how far back they reach. Pure.
+"""The positions of one slot's tokens in the cells of sliding-window memory, and how far back they reach. Pure.
 
-New tokens go into cells that are empty, or that hold what lies before the window, from the head on; then the head
-comes after them. Whatever is older than an overwritten token is dropped. Found by comparing with the positions that
-real servers print of their checkpoints. Cells that several slots share are taken as if each slot had its own.
+New tokens go into cells that are empty or that contain positions before the window, from the head on; then the head
+moves after them. All tokens older than an overwritten token are dropped. This was found by comparison with the
+checkpoint positions that real servers print. Cells that several slots share are treated as if each slot had its own
+cells.
 """
 
 from __future__ import annotations
@@ -30,19 +31,19 @@ FRESH = Cells()
 
 
 def room(settings: ServerSettings) -> int:
-    """Cells that a slot has: the window and one batch, rounded up."""
+    """Number of cells of a slot: the window and one batch, rounded up."""
     pad = 32 if settings.build < 7079 else 256
     windows = settings.window * (settings.slots or 1 if settings.kv_unified else 1)
     return -(-(windows + settings.ubatch) // pad) * pad
 
 
 def oldest(cells: Cells, tokens: int) -> int:
-    """Smallest position that is left; ``tokens`` where there is none."""
+    """Smallest remaining position; ``tokens`` if there is none."""
     return min((position for _, position, _ in cells.runs), default=tokens)
 
 
 def cut(cells: Cells, end: int) -> Cells:
-    """Drop all positions from ``end`` on; the head goes back to the first cell that this empties."""
+    """Drop all positions from ``end`` on; the head goes back to the first emptied cell."""
     runs, head = [], cells.head
     for cell, position, count in cells.runs:
         stays = min(count, max(0, end - position))
@@ -60,7 +61,7 @@ def saved(cells: Cells, tokens: int, settings: ServerSettings) -> tuple[Run, ...
 
 
 def restored(cells: Cells, runs: tuple[Run, ...], size: int) -> Cells:
-    """Put a saved state in the place of everything: in one piece, from the head on where it fits, else from cell 0."""
+    """Replace everything by a saved state: in one piece from the head on if it fits, otherwise from cell 0."""
     count = sum(run[2] for run in runs)
     at = cut(cells, 0).head
     if at + count > size or at > 2 * count:
@@ -73,14 +74,14 @@ def restored(cells: Cells, runs: tuple[Run, ...], size: int) -> Cells:
 
 
 def written(cells: Cells, begin: int, end: int, settings: ServerSettings, size: int, step: int) -> Cells:
-    """Put the positions from ``begin`` to ``end`` into cells, ``step`` at a time."""
+    """Write the positions from ``begin`` to ``end`` into cells, ``step`` at a time."""
     for at in range(begin, end, step):
         cells = _batch(cells, at, min(step, end - at), settings.window, size)
     return cells
 
 
 def replied(cells: Cells, begin: int, end: int, settings: ServerSettings, size: int) -> Cells:
-    """The same, token by token: what lies before the window grows with each."""
+    """Write positions one token at a time: with each token, more positions are before the window."""
     at = begin
     while at < end:
         pieces = _usable(cells, at - settings.window, 1, size)

@@ -100,7 +100,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
             ),
             kit.RuledOut(
                 "no-usable-checkpoint",
-                f"{at}; a checkpoint can restore only the tokens before that",
+                f"{at}; a checkpoint can restore only the tokens before that point",
             ),
         ],
         _SEE,
@@ -108,7 +108,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
 
 
 def of_bodies(session: kit.Session, difference: kit.PromptDiff) -> kit.ChangeText | None:
-    """Say it of two given bodies, with what this server does to the header."""
+    """Report it from two given bodies, with this server's treatment of the header."""
     first = difference.first
     if first is None or first.kind != "billing-header":
         return None
@@ -120,7 +120,7 @@ def of_bodies(session: kit.Session, difference: kit.PromptDiff) -> kit.ChangeTex
 
 
 def alone(session: kit.Session) -> list[kit.SessionFinding]:
-    """Say it of two headers that differ, in prompts, dumps or a diff of them that were pasted; of servers that log
+    """Report it from two headers that differ, in prompts, dumps or a diff of them that were pasted; of servers that log
     rates or batches, where logged prompts have it, or where Claude Code's endpoint and little reuse speak for it."""
     said = kit.stated(session, "header")
     if session.engine in ("vllm", "sglang"):

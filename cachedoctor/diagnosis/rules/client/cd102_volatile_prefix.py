@@ -143,7 +143,7 @@ def _head(kind: str, at: str) -> str:
 
 
 def of_bodies(_: kit.Session, difference: kit.PromptDiff) -> kit.ChangeText | None:
-    """Say it of two given bodies."""
+    """Report it from two given bodies."""
     first = difference.first
     if first is None or first.kind not in _VALUES:
         return None
@@ -151,7 +151,7 @@ def of_bodies(_: kit.Session, difference: kit.PromptDiff) -> kit.ChangeText | No
 
 
 def alone(session: kit.Session) -> list[kit.SessionFinding]:
-    """Say it of the first change in a diff of two prompts that was pasted."""
+    """Report it from the first change in a pasted diff of two prompts."""
     said = kit.stated(session, "value")
     if said is None or said.before is None or not kit.unfinished(session):
         return []

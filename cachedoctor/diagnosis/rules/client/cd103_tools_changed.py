@@ -66,7 +66,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
 
 
 def of_bodies(_: kit.Session, difference: kit.PromptDiff) -> kit.ChangeText | None:
-    """Say it of two given bodies."""
+    """Report it from two given bodies."""
     first = difference.first
     if first is None or first.kind not in _WHAT or not _is_of_tools(first):
         return None

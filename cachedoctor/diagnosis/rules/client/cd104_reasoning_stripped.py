@@ -104,7 +104,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     else:
         remedies.append(
             kit.Remedy(
-                'If the template has a switch for it (Qwen3.5 and newer; GLM: {"clear_thinking":false}), keep the reasoning of earlier turns. Kept reasoning uses context.',
+                'If the template has a switch for reasoning (Qwen3.5 and newer; GLM: {"clear_thinking":false}), keep the reasoning of earlier turns. Kept reasoning uses context.',
                 options=[kit.OptionChange("--chat-template-kwargs", '{"preserve_thinking":true}')],
                 purpose="depends",
             )
@@ -132,15 +132,15 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
 
 
 def of_bodies(_: kit.Session, difference: kit.PromptDiff) -> kit.ChangeText | None:
-    """Say it of two given bodies: they show which way it went."""
+    """Report it from two given bodies, which show the direction of the change."""
     first = difference.first
     if first is None or first.kind not in _KINDS:
         return None
-    went = "left the history" if first.kind == _KINDS[0] else "came into the history"
+    went = "was removed from the history" if first.kind == _KINDS[0] else "was added to the history"
     return changes.of_bodies(
         difference,
         f"reasoning of an earlier reply {went} at {changes.place(difference)}",
-        "If a template or a client drops the reasoning of earlier turns once a new user message follows, everything after it changes.",
+        "If a template or a client drops the reasoning of earlier turns once a new user message follows, everything after that reasoning changes.",
         [kit.Remedy(f"{_SEND}, or never.")],
     )
 

@@ -21,7 +21,7 @@ from cachedoctor.diagnosis.rules.measured import own_settings
 from cachedoctor.knowledge.decision import FRAME
 
 _APPEND = kit.Remedy(
-    "Keep the history append-only in the client: no reminders or file contents moved to the newest message, no edits of old turns."
+    "In the client: keep the history append-only. Do not move reminders or file contents to the newest message, and do not edit old turns."
 )
 _BY_HAND = kit.Remedy("A manual edit or a compaction changes the history only once, which is fine.")
 _KINDS = ("message-edited", "message-removed", "message-inserted", "message-moved", "compacted")
@@ -270,7 +270,7 @@ def _of_request(g: kit.MatchGroup) -> kit.FindingText:
 
 
 def say(g: kit.MatchGroup) -> kit.FindingText:
-    """Say where the history parts and what in a client does that."""
+    """Describe where the history diverges, and what in a client changes it."""
     f, r = g.numbers, g.worst_request
     if f.get("span") is not None:
         return _between(g)
@@ -307,7 +307,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
 
 
 def of_bodies(_: kit.Session, difference: kit.PromptDiff) -> kit.ChangeText | None:
-    """Say it of two given bodies that part in a message, or anywhere behind their head."""
+    """Report it from two given bodies that diverge in a message, or anywhere after their head."""
     first = difference.first
     if first is None or not (first.kind in _KINDS or (first.kind in _UNNAMED and not is_early(difference))):
         return None
@@ -321,7 +321,7 @@ def _below(g: kit.MatchGroup) -> str:
     below, session = g.numbers.get("below"), g.session
     if not below:
         return ""
-    option = " (--checkpoint-min-step sets it)" if session.at_least(9538) is True else ""
+    option = " (--checkpoint-min-step sets the distance)" if session.at_least(9538) is True else ""
     return (
         f" The server went back to the last checkpoint before that place and recomputed {kit.n(below)} unchanged tokens, because its "
         f"checkpoints are that far apart{option}."
@@ -343,21 +343,21 @@ def _not_the_head(g: kit.MatchGroup) -> str:
 
 
 def alone(session: kit.Session) -> list[kit.SessionFinding]:
-    """Say it of a program that prints where prompts diverge from what it held, after a common beginning."""
+    """Report it for a program that prints where prompts diverge from its cache, after a common prefix."""
     said = kit.stated(session, "parted")
     if said is None:
         return []
     n, reason = said.numbers, own_settings.reason(said)
-    worst = "in the worst one " if said.count > 1 else ""
+    worst = "in the worst request " if said.count > 1 else ""
     words = kit.FindingText(
-        f"{kit.n(n['tokens'])} tokens in {kit.times(said.count)} differ from what {session.program} held, {worst}from token {kit.n(n['place'])} of "
+        f"{kit.n(n['tokens'])} tokens in {kit.times(said.count)} differ from the prompt cached by {session.program}, {worst}from token {kit.n(n['place'])} of "
         f"{kit.n(n['held'])} on{reason}: either a changed history or another conversation",
-        f"Up to the difference the prompt matches the prompt that {session.program} held, and nothing after a difference can be reused. A client causes such a difference if it moves a system message, drops reasoning or old tool results, or summarizes.",
+        "The prompt matches the cached prompt up to the difference, and nothing after the difference can be reused. A client causes such a difference if it moves a system message, drops reasoning or old tool results, or summarizes.",
         [own_settings.compare(), *own_settings.room(session), _APPEND],
         [
             kit.RuledOut(
                 "slot-held-other-prompt",
-                "not excluded: if it is another conversation with the same beginning (system prompt and tools), nothing is wrong",
+                "not excluded: if this is another conversation with the same beginning (system prompt and tools), nothing is wrong",
             )
         ],
     )

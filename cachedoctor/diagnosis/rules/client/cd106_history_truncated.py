@@ -52,7 +52,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
 
 
 def of_bodies(_: kit.Session, difference: kit.PromptDiff) -> kit.ChangeText | None:
-    """Say it of two given bodies."""
+    """Report it from two given bodies."""
     if difference.first is None or difference.first.kind != "front-truncated":
         return None
     head = f"the oldest {_what(difference.first.place)} dropped after {changes.place(difference)}"

@@ -302,7 +302,7 @@ def _ram_is_small(s: kit.RuleContext) -> bool:
 
 
 def _of_excerpt(s: kit.RuleContext) -> kit.Match | None:
-    """Fire where the lengths alone are known: whose prompt the slot held is not, so that it is no more than a note."""
+    """Fire if the lengths alone are known: whose prompt the slot held is not, so that it is no more than a note."""
     r = s.request
     if s.whole < max(s.min_prompt, kit.SHORT * (r.held_tokens or 0)):
         return None  # too short to matter, or a side request: what the slot held is not gone by that
@@ -463,7 +463,7 @@ _UNNAMED = ("other", "whitespace", "retokenised", "special-token", "template", "
 
 
 def of_bodies(_: kit.Session, difference: kit.PromptDiff) -> kit.ChangeText | None:
-    """Say it of two given bodies that part near their head, in nothing that has a name."""
+    """Report it from two given bodies that diverge near their head, in an unnamed part."""
     first = difference.first
     if first is None or first.kind not in _UNNAMED or not is_early(difference):
         return None
@@ -478,12 +478,12 @@ def of_bodies(_: kit.Session, difference: kit.PromptDiff) -> kit.ChangeText | No
 
 
 def alone(session: kit.Session) -> list[kit.SessionFinding]:
-    """Say it of a program that prints how much of a prompt is what it held, where that is almost nothing."""
+    """Report it for a program that prints the common prefix of a prompt and its cache, if that is almost nothing."""
     said = kit.stated(session, "parted_early")
     if said is None:
         return []
     n, reason = said.numbers, own_settings.reason(said)
-    worst = "in the worst one " if said.count > 1 else ""
+    worst = "in the worst request " if said.count > 1 else ""
     left = [
         kit.RuledOut(
             "slot-held-other-prompt", "not excluded: if another conversation used the server, nothing is wrong"
@@ -497,8 +497,8 @@ def alone(session: kit.Session) -> list[kit.SessionFinding]:
             )
         )
     words = kit.FindingText(
-        f"in {kit.times(said.count)} the prompt differs from what {session.program} held{reason}, {worst}after {kit.n(n['place'])} of "
-        f"{kit.n(n['held'])} held tokens ({kit.n(n['prompt'] - n['cached'])} of {kit.n(n['prompt'])} prompt tokens computed)",
+        f"in {kit.times(said.count)} the prompt differs early from the prompt cached by {session.program}{reason}: {worst}only {kit.n(n['place'])} of "
+        f"{kit.n(n['held'])} cached tokens match ({kit.n(n['prompt'] - n['cached'])} of {kit.n(n['prompt'])} prompt tokens computed)",
         "Either the client changes the beginning of its prompts (a billing header, a clock, an id, the order of its tools), or another conversation used the server. The log does not show whether the client or another conversation caused the difference.",
         [own_settings.compare(), *own_settings.room(session)],
         left,

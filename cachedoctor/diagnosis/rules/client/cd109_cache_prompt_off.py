@@ -134,7 +134,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
 
 
 def alone(session: kit.Session) -> list[kit.SessionFinding]:
-    """Say it of a llama.cpp up to early 2024, where a request that asks for the cache prints what is in it."""
+    """Report it for a llama.cpp up to early 2024, in which a request that uses the cache prints the cached tokens."""
     said = kit.stated(session, "unasked")
     if said is None:
         return []

@@ -37,7 +37,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
 
 
 def of_bodies(_: kit.Session, difference: kit.PromptDiff) -> kit.ChangeText | None:
-    """Say it of two given bodies."""
+    """Report it from two given bodies."""
     first = difference.first
     if first is None or first.kind != "image":
         return None

@@ -73,7 +73,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
 
 
 def of_names(session: kit.Session) -> list[kit.SessionFinding]:
-    """Say it of given bodies that name other adapters as their model, of those that the log shows as loaded."""
+    """Report it from given bodies whose models are different adapters that the log shows as loaded."""
     said, sent, verdict = kit.stated(session, "adapters"), session.sent, given(session)
     reused = sent_changes.reuse(session)
     if said is None or sent is None or verdict is None or verdict.verdict != "adapted" or reused is None:

@@ -1,4 +1,4 @@
-"""CD112: requests carry different salts, which keep apart what would be the same in the cache."""
+"""CD112: requests have different salts, which separate equal prompts in the cache."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ONE = kit.Remedy(
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:
-    """Say it of given bodies, or of what recorded KV events prove."""
+    """Report it from given bodies, or from recorded KV events."""
     return _of_bodies(session) or _of_events(session)
 
 
@@ -40,7 +40,7 @@ def _of_bodies(session: kit.Session) -> list[kit.SessionFinding]:
     of = "" if sent.with_salt == sent.bodies else f"{kit.n(sent.with_salt)} of "
     claim = (
         f"{kit.n(sent.salts)} different salts (cache_salt, extra_key) in {of}{kit.n(sent.bodies)} requests prevent reuse of {100 * sent.share(sent.salted):.0f} % of "
-        f"all prompt text, although it is the same text at the same place{kv_proof.beside(session, 'salted')} ({said})"
+        f"all prompt text, although earlier requests have the same text at the same place{kv_proof.beside(session, 'salted')} ({said})"
     )
     severity: kit.Severity = "warning" if is_each and all_lost else "note"
     return [kit.finding(claim, _WHY, [_ONE], key="sent", evidence=lines, severity=severity, confidence="high")]

@@ -1,4 +1,4 @@
-"""What a change by the client costs, and how the prompts prove it: shared by the rules CD1xx."""
+"""The cost of a change by the client, and its proof by the prompts: shared by the rules CD1xx."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def texts_prove(s: RuleContext, **numbers: object) -> Proof:
 
 
 def seen_in_prompts(first_token: int | str) -> RuledOut:
-    """The look-alike that is excluded once the prompts are known."""
+    """The look-alike that is excluded if the prompts are known."""
     return RuledOut("slot-held-other-prompt", f"the two prompts themselves diverge at {token(first_token)}")
 
 
@@ -83,7 +83,7 @@ def client_of(g: MatchGroup) -> clients.KnownHabit | None:
 
 
 def why_client(g: MatchGroup) -> str:
-    """Name the client, what it does and since when, to follow a sentence; empty if it is unknown."""
+    """Name the client, its habit and its first version with it, to follow a sentence; empty if unknown."""
     found = client_of(g)
     if found is None:
         return ""
@@ -92,9 +92,9 @@ def why_client(g: MatchGroup) -> str:
 
 
 def why_before(g: MatchGroup) -> str:
-    """Say how many of the tokens came before the change, to follow a sentence; empty where hardly any did.
+    """Name the tokens that came before the change, to follow a sentence; empty if there are hardly any.
 
-    The fix saves them, too; that an unchanged beginning was recomputed is the server's part.
+    The fix saves these tokens, too, but the server caused their recomputation.
     """
     r = g.worst_request
     before = g.worst.tokens - (r.lost_client or 0)
@@ -109,13 +109,13 @@ def why_before(g: MatchGroup) -> str:
 
 
 def with_client(g: MatchGroup, remedies: list[Remedy]) -> list[Remedy]:
-    """Put what stops the client before ``remedies``."""
+    """Put the remedy that stops the client before ``remedies``."""
     found = client_of(g)
     return remedies if found is None else [advice.client(found.handle), *remedies]
 
 
 def by_difference(g: MatchGroup, remedies: list[Remedy]) -> list[Remedy]:
-    """The advice on the kind and place of the difference where the prompts show it; else ``remedies``."""
+    """The advice on the kind and place of the difference if the prompts show it; else ``remedies``."""
     first = _first(g)
     if first is None or not first.advice:
         return with_client(g, remedies)
@@ -123,24 +123,24 @@ def by_difference(g: MatchGroup, remedies: list[Remedy]) -> list[Remedy]:
 
 
 def references(g: MatchGroup) -> list[str]:
-    """What proves the habit of the client."""
+    """The sources that prove the habit of the client."""
     found = client_of(g)
     return [] if found is None else list(found.habit.sources)
 
 
 def place(difference: PromptDiff) -> str:
-    """Where two bodies part, as claims write it."""
+    """Where two bodies diverge, as claims write it."""
     at = 0 if difference.first is None else difference.first.token
     return token(at if difference.exact else f"~{n(at)}")
 
 
 def is_early(difference: PromptDiff) -> bool:
-    """Whether two bodies part near their head."""
+    """Whether two bodies diverge near their head."""
     return difference.common_prefix_tokens < EARLY * min(difference.a.tokens, difference.b.tokens)
 
 
 def of_bodies(difference: PromptDiff, head: str, why: str, remedies: list[Remedy]) -> ChangeText:
-    """Word a difference between two given bodies: the client that is known to send it, and the advice on its kind."""
+    """Describe a difference between two given bodies: the client known for it, and the advice on its kind."""
     first = difference.first
     known = None if first is None or first.client is None else clients.known(first.client.habit)
     given = [] if first is None else first.advice
@@ -165,7 +165,7 @@ _HEADER = late(r"x-anthropic-billing-header|\bcc_version=|\bcc_entrypoint=|\bcch
 
 
 def field_that_differs(old: str, new: str) -> str | None:
-    """Name of the header field at the bars of an ``old:`` / ``new:`` pair whose values differ; "" for one out of sight."""
+    """Name of the header field at the bars of an ``old:`` / ``new:`` pair whose values differ; "" if not visible."""
     field = header_field(new)
     if field is None or field != header_field(old):
         return None
@@ -176,12 +176,12 @@ def field_that_differs(old: str, new: str) -> str | None:
 
 
 def stands_inside(text: str) -> bool:
-    """Whether the bar of an ``old:`` / ``new:`` text stands inside the header, or directly after one of its fields."""
+    """Whether the bar of an ``old:`` / ``new:`` text is inside the header, or directly after one of its fields."""
     return _INSIDE.search(text.partition(" | ")[0]) is not None
 
 
 def header_field(text: str) -> str | None:
-    """Name of the header field in which the bar of an ``old:`` / ``new:`` text stands; "" for a field out of sight."""
+    """Name of the header field with the bar of an ``old:`` / ``new:`` text; "" if the field is not visible."""
     before, bar, after = text.partition(" | ")
     if not bar:
         return None

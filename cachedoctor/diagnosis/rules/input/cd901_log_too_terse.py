@@ -11,7 +11,7 @@ BUNCH = 2048
 
 
 def decide(s: kit.RuleContext) -> kit.Match | None:
-    """Fire when a loss is left that no rule could explain, or where only the symptom is in the log."""
+    """Fire when a loss remains that no rule could explain, or when the log contains only the symptom."""
     r = s.request
     if not s.lost:
         if s.too_small:
@@ -65,7 +65,7 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
 
 
 def say(g: kit.MatchGroup) -> kit.FindingText:
-    """Say which causes are left and what would tell."""
+    """Name the causes that remain, and what would decide between them."""
     session = g.session
     if g.numbers["small"]:
         return _small(g)
@@ -85,11 +85,13 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
 def _what_is_known(g: kit.MatchGroup) -> str:
     """Say what the lines of the worst request show."""
     r, known = g.worst_request, g.numbers["known"]
-    whole = f" of the {kit.n(g.numbers['whole'])} tokens that could have been reused" if g.numbers["whole"] else ""
+    whole = (
+        f" of the {kit.n(g.numbers['whole'])} tokens that could have been reused" if g.numbers["whole"] else " tokens"
+    )
     size = f"A prompt of {kit.n(r.prompt_tokens)} tokens reused {kit.n(r.cached_tokens or 0)}{whole}. "
-    place = "" if known is None else f"{kit.n(known)} of these tokens are known to match. "
+    place = "" if known is None else f"Of this prompt, {kit.n(known)} tokens are known to match. "
     emptied = (
-        "A slot lost what it held, although no other conversation had used it and the prompt begins with all of that. "
+        "A slot lost its content, although no other conversation had used the slot and the prompt begins with that content. "
         if g.numbers["emptied"]
         else ""
     )
@@ -174,10 +176,10 @@ def _small(g: kit.MatchGroup) -> kit.FindingText:
     size = (
         f"a prompt of {kit.n(r.prompt_tokens)} tokens was recomputed"
         if 0 < (r.prompt_tokens or 0) < g.numbers["least"]
-        else f"nothing was reused of a slot that held {kit.length(r, 'held_tokens')} tokens"
+        else f"nothing was reused from a slot that held {kit.length(r, 'held_tokens')} tokens"
     )
     return kit.FindingText(
-        f"{size}: too small to matter ({kit.times(g.count)})",
+        f"{size}: too few tokens to matter ({kit.times(g.count)})",
         f"Requests for a title or a topic look the same. Prompts shorter than {least} tokens are not checked (min-prompt-tokens).",
         [
             kit.Remedy(
@@ -205,7 +207,7 @@ def _symptom(g: kit.MatchGroup) -> kit.FindingText:
                 kit.RuledOut("cache-prompt-off", "not excluded: nothing was reused, as with cache_prompt false"),
                 kit.RuledOut(
                     "checkpoint-restore-failed",
-                    "not excluded: the line that would show it is missing, or this log level hides it",
+                    "not excluded: the line that would show this cause is missing or hidden at this log level",
                 ),
             ],
         )
@@ -227,7 +229,7 @@ def _meaning(g: kit.MatchGroup) -> str:
     words = (
         "There are three possible causes: the client changed the prompt, another conversation held the slot, or the model's memory could not go back to an unchanged prompt."
         if r.seen.forced or r.seen.kept == 0
-        else "The least recently used slot was chosen: a new conversation, a changed start of the prompt, or a slot that another conversation had taken."
+        else "The server chose the least recently used slot: the conversation is new, the start of its prompt changed, or another conversation had taken its slot."
     )
     if erased:
         words += f" Nothing below {kit.n(erased[0])} tokens could be restored, because the first erased checkpoint ends there."

@@ -13,18 +13,18 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
 PROOF = kit.lines(("start", "the request's first line in the log"))
 
 
-_MIXED = " Some requests continue after the next request on their slot has begun, so these lines come from several servers: no finding is sure here. Give the log of each server alone."
+_MIXED = " Some requests continue after the next request on their slot has begun, so these lines come from several servers, and no finding is certain. Give the log of each server alone."
 
 
 def _left_of_it(r: kit.Request) -> str:
     """What an excerpt around ``forcing full prompt re-processing`` tells without the length of the prompt."""
     if not r.seen.forced or not r.lcp_exact or r.prompt_tokens is not None or r.held_tokens is None:
         return ""
-    return f" The slot held {kit.n(r.held_tokens)} tokens, and the new prompt begins with {kit.n(r.common_prefix_tokens)} of these tokens: no server could reuse more. The line with n_ctx_slot shows the prompt's length, and so how many tokens were lost."
+    return f" The slot held {kit.n(r.held_tokens)} tokens, and the new prompt begins with {kit.n(r.common_prefix_tokens)} of these tokens: no server could reuse more. The line with n_ctx_slot shows the prompt's length, which is needed to calculate the lost tokens."
 
 
 def say(g: kit.MatchGroup) -> kit.FindingText:
-    """Say what follows from the cut."""
+    """Describe the consequences of the cut."""
     return kit.FindingText(
         f"lines of several servers are mixed: {kit.times(g.count)} incomplete"
         if g.session.mixed

@@ -1,4 +1,4 @@
-"""CD903: nothing in the input is a server's log line that we know."""
+"""CD903: no line of the input is a known server's log line."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from cachedoctor.diagnosis.rules import kit
 
 
 def say(looks: str | None, give: str | None) -> kit.FindingText:
-    """Say what the input looks like and what of that program's log helps; else what a usable input looks like."""
+    """Describe the input and the useful logs of its program, or else a usable input."""
     claim = "no line of this input is a log line of llama-server, vLLM or SGLang that cachedoctor knows"
     head, _, rest = (looks or "").partition("; ")
     if give is not None:

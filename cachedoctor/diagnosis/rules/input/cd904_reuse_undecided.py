@@ -1,4 +1,4 @@
-"""CD904: much was recomputed, and the log does not show who caused it, or what the server lost it by."""
+"""CD904: much was recomputed, and the log does not show who caused it or how the server lost it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NAMED = tuple(f"CD{number}" for number in range(101, 500))
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:
-    """Fire where many tokens were computed and may have been computed before, or were lost without a known cause."""
+    """Fire if many computed tokens may have been computed before, or were lost without a known cause."""
     found = session.undecided
     if found is None:
         return []
@@ -67,7 +67,7 @@ def _alike(session: kit.Session, found: kit.Undecided) -> kit.SessionFinding:
     words = kit.FindingText(
         f"{kit.n(found.alike)} prompt tokens in {found.alike_requests:,} requests were new, changed by the client or lost by the server: this log "
         "cannot show which",
-        "These prompts begin like the slot's content and are as long, but continue differently. The client may have changed or dropped text at that place. New conversations with the same beginning look the same and are fine.",
+        "These prompts begin like the slot's content and have the same length, but continue differently. The client may have changed or dropped text at that place. New conversations with the same beginning look the same and are fine.",
         _deciding(session),
         [
             kit.RuledOut(
@@ -112,7 +112,7 @@ def _level(session: kit.Session, found: kit.Undecided) -> kit.SessionFinding:
     """Say that the client may send only so much of its conversations, or prompts that are of one length by themselves."""
     words = kit.FindingText(
         f"{kit.n(found.level)} prompt tokens in {found.level_requests:,} requests were new or changed by the client: this log cannot show which",
-        "Each of these prompts is as long as the previous prompt on its slot and has at most its start in common with it. A client that truncates its conversation to a fixed length moves the remaining text each time. Separate prompts of equal length look the same and are fine.",
+        "Each of these prompts is as long as the previous prompt on its slot and shares at most its start with that prompt. A client that truncates its conversation to a fixed length moves the remaining text each time. Separate prompts of equal length look the same and are fine.",
         _deciding(session)[:1],
         [
             kit.RuledOut(
@@ -133,7 +133,7 @@ def _in_turn(session: kit.Session, found: kit.Undecided) -> kit.SessionFinding:
     """Say that two conversations in turn may be one whose tools, or whose system prompt, change to and fro."""
     words = kit.FindingText(
         f"{kit.n(found.anew)} prompt tokens may have been sent earlier with a different beginning: this log cannot show whether they were",
-        f"The first prompt of a conversation began like the content of its slot, was longer, and continued differently. Since then the RAM cache has restored one of these two conversations {found.returns:,} times. A client that uses other tools in plan mode than in build mode recomputes its whole history at each switch. Conversations with the same system prompt look the same and are fine.",
+        f"The first prompt of a conversation began like the content of its slot, was longer, and continued differently. Since then the RAM cache has restored one of these two conversations {found.returns:,} times. If a client uses other tools in plan mode than in build mode, the whole history is recomputed at each switch. Conversations with the same system prompt look the same and are fine.",
         _deciding(session)[:1],
         [
             kit.RuledOut(
@@ -211,7 +211,7 @@ def _deciding(session: kit.Session) -> list[kit.Remedy]:
             ["cachedoctor analyze server.log --requests bodies.jsonl"],
         ),
         kit.Remedy(
-            "Or run three turns of a single conversation with nothing else on the server. If the three turns are reused, the server had too little room for all conversations; if not, the client changes its prompts."
+            "Or run three turns of a single conversation with nothing else on the server. If the three turns are reused, the server could not keep all conversations at once; if not, the client changes its prompts."
         ),
     ]
     if session.setting("cache_ram_mib") == 0:

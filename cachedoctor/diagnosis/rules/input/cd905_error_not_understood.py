@@ -6,7 +6,7 @@ from cachedoctor.diagnosis.rules import kit
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:
-    """Quote it: what it means for the cache is not known."""
+    """Quote the line: its meaning for the cache is unknown."""
     said = kit.stated(session, "unknown_error")
     if said is None:
         return []

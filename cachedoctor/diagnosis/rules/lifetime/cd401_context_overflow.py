@@ -39,7 +39,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
 
 
 def alone(session: kit.Session) -> list[kit.SessionFinding]:
-    """Say it of the error's text alone, as a client got it."""
+    """Report it from the error's text alone, as a client got it."""
     said = kit.stated(session, "overflow")
     if said is None:
         return _cut(session)

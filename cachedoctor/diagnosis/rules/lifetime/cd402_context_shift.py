@@ -62,7 +62,7 @@ def _stopped(g: kit.MatchGroup) -> kit.FindingText:
 
 
 def alone(session: kit.Session) -> list[kit.SessionFinding]:
-    """Say it of the line alone, where the requests are not read."""
+    """Report it from the line alone, if the requests are not read."""
     said = kit.stated(session, "shifted")
     if said is None:
         return []

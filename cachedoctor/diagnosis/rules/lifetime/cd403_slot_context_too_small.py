@@ -7,7 +7,7 @@ from cachedoctor.knowledge import server_options
 
 
 def decide(s: kit.RuleContext) -> kit.Match | None:
-    """Fire where a prompt did not fit that is shorter than all slots' contexts together."""
+    """Fire if a prompt did not fit although it is shorter than the contexts of all slots together."""
     r, facts = s.request, s.facts
     if r.seen.error != "context-overflow" or facts.setting("kv_unified") is not False:
         return None

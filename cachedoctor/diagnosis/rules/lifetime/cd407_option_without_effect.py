@@ -203,7 +203,7 @@ def _disagrees(session: kit.Session, option: str, says: str, shown: list[kit.Lin
     written = _with_value(given) if given is not None else option
     return kit.finding(
         f"the command line has {written}, but the log shows {says}; this report uses the log",
-        "The command line did not start this server, a later option or a preset overrides it, or this build does not know it.",
+        "Either this command line did not start this server, or a later option or a preset overrides the value, or this build does not know the option.",
         [kit.Remedy("Pass the command line of the process that wrote this log.")],
         key=f"disagrees {option}",
         evidence=shown or [],

@@ -119,7 +119,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
 
 
 def alone(session: kit.Session) -> list[kit.SessionFinding]:
-    """Say it of the line alone."""
+    """Report it from the line alone."""
     found = kit.stated(session, "batch_failed") or kit.stated(session, "refused")
     if not kit.unfinished(session):
         return []

@@ -6,7 +6,7 @@ from cachedoctor.diagnosis.rules import advice, kit
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:
-    """Say it by the line of the kernel, systemd or docker."""
+    """Report it from the line of the kernel, systemd or docker."""
     said = kit.stated(session, "killed")
     if said is None:
         return []
@@ -14,7 +14,7 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     again = f" ({kit.n(said.count)} log lines)" if said.count > 1 else ""
     why = "Slots, checkpoints and the RAM prompt cache are lost when the process ends: the first prompt of every conversation is computed in full."
     if by_code:
-        why += " Code 137 means a signal that cannot be caught. Usually memory ran out, or a container did not stop in time."
+        why += " Code 137 means that a signal ended the process at once. Usually memory ran out, or a container did not stop in time."
     why = _held(session) + why
     claim = "the server was killed (exit code 137), most likely because memory ran out"
     return [

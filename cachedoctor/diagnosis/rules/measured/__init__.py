@@ -1,1 +1,1 @@
-"""What the rules share about servers whose logs have rates, batches or numbers of requests, and what is given beside."""
+"""Shared by rules about servers whose logs have rates, batches or numbers of requests, and about given input."""

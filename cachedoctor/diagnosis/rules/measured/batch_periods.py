@@ -1,7 +1,7 @@
-"""What the rules about SGLang ask of a session: its periods, which requests they know, what the settings come to.
+"""Facts for the rules about SGLang: the periods of a session, its known requests, its effective settings.
 
-A batch is not a request: totals of a period are exact up to a page, single lines are not. Of requests only those are
-known that were alone from begin to end, or that the server logged, or whose responses were given.
+A batch is not a request: totals of a period are exact up to a page, single lines are not. A request is known only if it
+ran alone from start to end, if the server logged it, or if its response was given.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ MOSTLY = 0.8
 
 
 class WholeRequests(msgspec.Struct):
-    """Requests that are known one by one. Tokens."""
+    """Requests that are known one by one, in tokens."""
 
     count: int
     least: int
@@ -67,7 +67,7 @@ class WholeRequests(msgspec.Struct):
 
     @property
     def barely(self) -> bool:
-        """Nothing or a small beginning was reused, and by none of them half of its prompt, as any second turn does."""
+        """Whether little was reused: nothing or a small beginning, and half of a prompt by no request."""
         return self.count > ENOUGH and self.largest >= LONG and self.best < HALF and self.share <= TINY
 
 
@@ -75,33 +75,33 @@ class WholeRequests(msgspec.Struct):
 
 
 def periods(session: Session) -> list[BatchPeriod]:
-    """Periods with prefill batches, the one with most tokens first."""
+    """Periods with prefill batches, the one with the most tokens first."""
     found = [p for p in session.periods if isinstance(p, BatchPeriod) and p.batches]
     return sorted(found, key=lambda p: -(p.new_tokens + p.cached_tokens))
 
 
 def every(session: Session) -> list[BatchPeriod]:
-    """All periods, those without prefill batches too: other lines of theirs state something by themselves."""
+    """All periods, including those without prefill batches, because their other lines prove something by themselves."""
     return [p for p in session.periods if isinstance(p, BatchPeriod)]
 
 
 def totals(found: list[BatchPeriod]) -> tuple[int, int, int]:
-    """(requests, computed tokens, reused tokens) of all of them."""
+    """(requests, computed tokens, reused tokens) of all periods."""
     return sum(p.seqs for p in found), sum(p.new_tokens for p in found), sum(p.cached_tokens for p in found)
 
 
 def share(cached: int, new: int) -> float | None:
-    """Reused share; None where there were no tokens."""
+    """Reused share; None if there were no tokens."""
     return cached / (cached + new) if cached + new > 0 else None
 
 
 def reuse(period: BatchPeriod) -> float:
-    """Reused share of all prompt tokens of a period, 0 where it has none."""
+    """Reused share of all prompt tokens of a period, 0 if it has none."""
     return share(period.cached_tokens, period.new_tokens) or 0.0
 
 
 def wanting(session: Session) -> bool:
-    """Whether in some period less than half of the prompt tokens were reused; elsewhere there is nothing to explain."""
+    """Whether in some period less than half of the prompt tokens were reused; otherwise there is nothing to explain."""
     return any(reuse(p) < HALF for p in periods(session) if p.seqs > ENOUGH)
 
 
@@ -111,7 +111,7 @@ def one_by_one(session: Session) -> bool:
 
 
 def fell(period: BatchPeriod, new: int, cached: int) -> bool | None:
-    """Whether the part of a period with these tokens reused clearly less than the rest; None where either is too small."""
+    """Whether the part of a period with these tokens reused clearly less than the rest; None if either is too small."""
     rest_new, rest_cached = period.new_tokens - new, period.cached_tokens - cached
     if new + cached < SOME or rest_new + rest_cached < SOME:
         return None
@@ -119,10 +119,10 @@ def fell(period: BatchPeriod, new: int, cached: int) -> bool | None:
 
 
 def pressed(session: Session, period: BatchPeriod, new: int, cached: int) -> tuple[Severity, Confidence] | None:
-    """How sure it is that the part of a period with these tokens lost reuse to a full pool; None where it did not.
+    """Confidence that the part of a period with these tokens lost reuse to a full pool; None if it did not.
 
-    That reuse fell makes it likely only: the requests that fill a pool may as well be other texts, with nothing to reuse.
-    None also where too little is known.
+    A drop in reuse makes it only likely: the requests that fill a pool may be other texts with nothing to reuse. None
+    also if too little is known.
     """
     lost = fell(period, new, cached)
     if lost:
@@ -133,9 +133,9 @@ def pressed(session: Session, period: BatchPeriod, new: int, cached: int) -> tup
 
 
 def seen(session: Session, period: BatchPeriod) -> WholeRequests | None:
-    """The requests of a period that are known one by one; None where there are none.
+    """The requests of a period that are known one by one; None if there are none.
 
-    ``Seen.count`` includes the first, which had nothing to reuse unless the log begins in the middle.
+    ``Seen.count`` includes the first request, which had nothing to reuse unless the log begins in the middle.
     """
     answers = max((_token_pairs(s) for s in session.answers), key=len, default=[])
     if len(answers) > period.wholes and len(periods(session)) == 1:
@@ -179,7 +179,7 @@ def marks(period: BatchPeriod, *wanted: tuple[str, str]) -> list[tuple[Mark, str
 
 
 def replica(period: BatchPeriod) -> str | None:
-    """Data-parallel rank of a period, ``DP0``; None where its lines name none."""
+    """Data-parallel rank of a period, ``DP0``; None if its lines name none."""
     parts = (period.rank or "").split()
     return next((part for part in parts if part.startswith("DP")), None)
 
@@ -188,7 +188,7 @@ def replica(period: BatchPeriod) -> str | None:
 
 
 def caching(session: Session) -> bool | None:
-    """Whether the radix cache is on: as a line shows it, or because something was reused; None when unknown."""
+    """Whether the radix cache is on, by a line or because something was reused; None if unknown."""
     if any(p.cached_tokens for p in periods(session)):
         return True
     said = session.setting("radix_cache")
@@ -196,13 +196,13 @@ def caching(session: Session) -> bool | None:
 
 
 def page(session: Session) -> int:
-    """Tokens of a page; 1 where the log does not show, which is the default of most backends."""
+    """Tokens of a page; 1 if the log does not show it, which is the default of most backends."""
     size = session.setting("page_size")
     return size if isinstance(size, int) and size > 0 else 1
 
 
 def hybrid(session: Session) -> bool | None:
-    """Whether the model has states beside its KV cache (Mamba, gated delta net, linear attention); None when unknown.
+    """Whether the model has states beside its KV cache (Mamba, gated delta net, linear attention); None if unknown.
 
     Batches of such a model print ``mamba usage`` from 0.5.4 on.
     """
@@ -215,10 +215,10 @@ def hybrid(session: Session) -> bool | None:
 
 
 def strategy(session: Session) -> Strategy | None:
-    """How the states of a hybrid model are kept, as the version resolves what was asked; None when unknown.
+    """How the states of a hybrid model are kept, as the version resolves the setting; None if unknown.
 
-    0.5.4 to 0.5.6 know one way, no_buffer (PR 11214); ``auto`` is no_buffer up to 0.5.13 (server_args.py), and from 0.5.14
-    on depends on model and device, where pages of more than one token are only possible with extra_buffer.
+    0.5.4 to 0.5.6 have only no_buffer (PR 11214); ``auto`` is no_buffer up to 0.5.13 (server_args.py). From 0.5.14 on
+    it depends on model and device, where pages of more than one token are only possible with extra_buffer.
     """
     if hybrid(session) is not True:
         return None
@@ -239,10 +239,10 @@ def capacity(session: Session) -> int | None:
 
 
 def evicts(session: Session, period: BatchPeriod) -> bool | None:
-    """Whether prompts may have been evicted though usage was low; None when nothing tells.
+    """Whether prompts may have been evicted though usage was low; None if unknown.
 
-    A dump of /metrics that was given counts it (``sglang:evicted_tokens_total``). Else: usage counts only what running
-    requests hold; what is computed takes room until it is evicted, so that a pool larger than all that was computed has
+    A given dump of /metrics counts evictions (``sglang:evicted_tokens_total``). Without it: usage counts only tokens of
+    running requests. Computed tokens use space until they are evicted, so a pool larger than all computed tokens has
     evicted nothing.
     """
     counted = [c for c in session.counters if c.evicted is not None]
@@ -255,7 +255,7 @@ def evicts(session: Session, period: BatchPeriod) -> bool | None:
 
 
 def crowded(period: BatchPeriod) -> bool:
-    """Whether running requests left the cache no room: a full pool, or requests put back for lack of it."""
+    """Whether running requests left the cache no space: a full pool, or requests put back for lack of space."""
     return bool(period.retracted or period.full_new_tokens or period.full_cached_tokens)
 
 
@@ -268,18 +268,18 @@ def stateless(period: BatchPeriod) -> bool:
 
 
 def logged(session: Session) -> list[Answer]:
-    """Requests whose prompts the server logged and that could be compared with an earlier one."""
+    """Logged requests whose prompts could be compared with an earlier one."""
     return [a for s in session.answers for a in s.each if a.prefix is not None]
 
 
 def differ(session: Session) -> int:
-    """How many logged prompts, all of them long, share almost nothing with any earlier one; 0 unless that is true of most."""
+    """Number of long logged prompts that share almost nothing with any earlier one; 0 unless most of them do."""
     found = [a for a in logged(session) if (a.prefix or 0) < EARLY and (a.prompt_tokens or 0) >= LONG]
     return _most(session, len(found))
 
 
 def known(session: Session) -> int:
-    """How many logged prompts had their beginning there and reused less than half of it."""
+    """Number of logged prompts whose beginning was cached and that reused less than half of it."""
     least = max(EARLY, 2 * page(session) * BYTES_PER_TOKEN)
     return sum(
         a.cached_tokens is not None and 2 * a.cached_tokens * BYTES_PER_TOKEN < (a.prefix or 0)
@@ -289,7 +289,7 @@ def known(session: Session) -> int:
 
 
 def shared(session: Session) -> int:
-    """How many logged prompts had been there and were not reused; 0 unless that is true of most."""
+    """Number of logged prompts that were cached and not reused; 0 unless most of them were."""
     return _most(session, known(session))
 
 

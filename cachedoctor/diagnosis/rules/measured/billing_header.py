@@ -1,4 +1,4 @@
-"""Claude Code's billing header on servers that log rates or batches: what each does to it, and what its log shows."""
+"""Claude Code's billing header on servers that log rates or batches: its effect, and the log's evidence."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _STRIPPED_EVERYWHERE = "0.32"
 
 
 class LoggedHeader(NamedTuple):
-    """What a log shows of the header."""
+    """A log's evidence of the header."""
 
     said: str
     """Reuse, as claims name it."""
@@ -24,7 +24,7 @@ class LoggedHeader(NamedTuple):
 
 
 def of(session: Session) -> tuple[str, list[Remedy], list[str]]:
-    """Return what this server does to the header as a sentence, what helps in it, and where that stands."""
+    """Return the server's treatment of the header as a sentence, the remedy, and their source."""
     if session.engine == "vllm":
         newer = (
             "Or use vLLM 0.18 or newer, which removes the header on /v1/messages."
@@ -40,7 +40,7 @@ def of(session: Session) -> tuple[str, list[Remedy], list[str]]:
 
 
 def logged(session: Session) -> LoggedHeader | None:
-    """Return what the log of a server says; None where it does not speak for the header."""
+    """Return the log's evidence; None if it does not suggest the header."""
     return _of_vllm(session) if session.engine == "vllm" else _of_sglang(session)
 
 

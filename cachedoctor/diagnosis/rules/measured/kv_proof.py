@@ -1,4 +1,4 @@
-"""What recorded KV events prove: blocks that were evicted, and blocks that came back after another beginning."""
+"""Proof by recorded KV events: blocks that were evicted, and blocks that came back after another beginning."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ continues after its end."""
 
 
 def of(session: Session) -> KvEvents | None:
-    """Return what the events of a server say, where they tell blocks apart; None without them."""
+    """Return the evidence of a server's events if they identify blocks; None without them."""
     found = session.kv_events
     return found[0] if len(found) == 1 and found[0].doubt is None and found[0].stored else None
 
@@ -34,7 +34,7 @@ def _why(events: KvEvents, why: str) -> str:
 
 
 def pushed_out(session: Session, remedies: Callable[[], list[Remedy]]) -> SessionFinding | None:
-    """Say that blocks were evicted before they came back, where the events prove it and it is worth it."""
+    """Report that blocks were evicted before they came back, if the events prove it and the loss is large enough."""
     events = of(session)
     if events is None or events.share(events.evicted) < WORTH:
         return None
@@ -51,7 +51,7 @@ def pushed_out(session: Session, remedies: Callable[[], list[Remedy]]) -> Sessio
 
 
 def kept(session: Session) -> bool:
-    """Whether the events, of which none is missing, show that almost nothing was evicted."""
+    """Whether complete events show that almost nothing was evicted."""
     events = of(session)
     if events is None or not events.complete or events.share(events.evicted) >= WORTH:
         return False
@@ -67,7 +67,7 @@ def _computed(session: Session) -> int | None:
 
 
 def changed(session: Session) -> list[SessionFinding]:
-    """Say that blocks came back after another beginning, where the events prove it; what it is, bodies show."""
+    """Report that blocks came back after another beginning, if the events prove it; only bodies show the change."""
     events = of(session)
     if events is None or events.share(events.changed) < WORTH:
         return []
@@ -82,7 +82,9 @@ def _behind_another_beginning(session: Session, events: KvEvents) -> SessionFind
 
 def salted(session: Session, events: KvEvents, why: str, remedies: list[Remedy]) -> SessionFinding:
     """Say that the same tokens were stored under several salts, adapters or images, which the events do not distinguish."""
-    claim = f"{_part(events, events.salted)} had another salt, adapter or image (KV events)"
+    claim = (
+        f"{_part(events, events.salted)} had been computed before, but with another salt, adapter or image (KV events)"
+    )
     words = FindingText(claim, _why(events, why), remedies, _not_pushed_out(session))
     return SessionFinding(words, "salted-events", [], "note", "high")
 
@@ -100,7 +102,7 @@ def _bodies(session: Session) -> Remedy:
 
 
 def beside(session: Session, verdict: str) -> str:
-    """What the events add to a verdict on request bodies; nothing where they say nothing of it."""
+    """What the events add to a verdict on request bodies; nothing if they do not concern it."""
     events = of(session)
     tokens = 0 if events is None else {"changed": events.changed, "salted": events.salted}.get(verdict, 0)
     return f"; KV events: {n(tokens)} of {n(events.stored)} tokens that were computed" if events and tokens else ""

@@ -1,4 +1,4 @@
-"""What can be set in a program whose log has numbers of each request, for its rules: in its own words."""
+"""Settings of programs whose logs have numbers of each request, in the words of each program."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from cachedoctor.diagnosis.rules import kit
 
 _ROOM = {
     "omlx": "If earlier conversations continue, give oMLX more cache: --hot-cache-max-size in memory, or --paged-ssd-cache-dir and --paged-ssd-cache-max-size on disk.",
-    "ds4": "Set --kv-disk-dir FOLDER, which saves a conversation that another one replaces, up to --kv-disk-space-mb. ds4-server keeps only one conversation in memory.",
+    "ds4": "Set --kv-disk-dir FOLDER, which saves a conversation on disk when another conversation replaces it, up to --kv-disk-space-mb. ds4-server keeps only one conversation in memory.",
     "vllm-mlx": "If earlier conversations continue, give the cache more memory: --cache-memory-mb.",
-    "koboldcpp": "Set --smartcache N (newer versions of KoboldCpp) to keep N more conversations in memory; without it KoboldCpp keeps one. "
+    "koboldcpp": "Set --smartcache N (newer versions of KoboldCpp) to keep N more conversations in memory; without this option KoboldCpp keeps one conversation. "
     "--noshift and --nofastforward disable reuse.",
     "ollama": "Raise OLLAMA_NUM_PARALLEL (1 by default): an ollama runner keeps this many conversations, each with its own context. More conversations need more memory.",
     "lmstudio": "Try a newer version of LM Studio, whose llama.cpp engine keeps more conversations in memory. This engine has no setting for their number.",
@@ -32,7 +32,7 @@ BACK = {
         "Try a newer version of ollama, which has no setting for the distance between snapshots.",
     ),
     "koboldcpp": (
-        "The model has sliding-window layers, which keep only the end of a text. If the prompt diverges before that, the context cannot be reused.",
+        "The model has sliding-window layers, which keep only the end of a text. If the prompt diverges before that end, the context cannot be reused.",
         "Start without --useswa, which keeps the whole context but takes more memory. Or raise the SWA padding, so the context can go back further.",
     ),
     "vllm-mlx": (
@@ -44,12 +44,12 @@ BACK = {
 
 
 def reason(said: kit.Incident) -> str:
-    """The reason that the program prints for a difference, if it is one word of its own: `` (token-mismatch)``."""
+    """The reason that the program prints for a difference, if it is one word: `` (token-mismatch)``."""
     return f" ({said.field})" if said.field and " " not in said.field else ""
 
 
 def compare() -> kit.Remedy:
-    """Say that the bodies of two requests show what changed."""
+    """Advise to compare the bodies of two requests, which show the change."""
     return kit.Remedy(
         "Compare the bodies of two requests of one conversation: the bodies show what the client changed.",
         ["cachedoctor diff first.json second.json"],
@@ -57,12 +57,12 @@ def compare() -> kit.Remedy:
 
 
 def room(session: kit.Session) -> list[kit.Remedy]:
-    """Say how the program keeps more conversations."""
+    """Describe how the program keeps more conversations."""
     words = _ROOM.get(session.engine)
     return [] if words is None else [kit.Remedy(words)]
 
 
 def back(session: kit.Session) -> tuple[str, kit.Remedy]:
-    """Say why the program could not resume where a prompt diverges from what it held, and what can be set."""
+    """Explain why the program could not resume where a prompt diverges from its cache, and name the setting."""
     why, remedy = BACK[session.engine]
     return why, kit.Remedy(remedy)

@@ -1,4 +1,4 @@
-"""What vLLM's measurements say of the reuse of a server: stretches of traffic, each in the unit of its source."""
+"""The reuse of a server by vLLM's measurements: stretches of traffic, each in the unit of its source."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ Shown = list[tuple[Mark, str]]
 
 
 class TrafficStretch(msgspec.Struct, frozen=True):
-    """Traffic that one source tells of."""
+    """Traffic that one source shows."""
 
     unit: Literal["interval", "counters", "responses"]
     requests: int | None
@@ -97,7 +97,7 @@ def _counters(c: Counters) -> TrafficStretch | None:
         return None
     prompt = c.prompt_tokens / c.requests if c.prompt_tokens and c.requests else None
     since = "since the start of the server" if c.since is None else f"since {c.since}"
-    said = f"{c.path} counts {n(c.reused)} of {n(c.looked_up)} tokens reused {since}"
+    said = f"{c.path} counts {n(c.reused)} of {n(c.looked_up)} tokens as reused {since}"
     found = min(c.looked_up, c.reused + (c.external_reused or 0))
     return TrafficStretch("counters", c.requests, prompt, found / c.looked_up, c.computed, said, [])
 
@@ -126,14 +126,14 @@ def _outside(p: SamplePeriod) -> str:
 
 
 def reused(p: SamplePeriod) -> float | None:
-    """Share that came out of the engine's cache or, of the rest, out of one outside; None when not printed."""
+    """Share found in the engine's cache or, of the rest, in an external one; None if not printed."""
     if p.last_rate is None:
         return None
     return p.last_rate + (1 - p.last_rate) * (p.last_external_rate or 0.0)
 
 
 def requests(session: Session, p: SamplePeriod) -> int | None:
-    """Requests for text that the engine of a period answered; None where the log does not show, or not which engine did."""
+    """Text requests that the engine of a period answered; None if the log does not show them or their engine."""
     return p.answered if len(_engines(session)) == 1 else None
 
 
@@ -142,7 +142,7 @@ def _engines(session: Session) -> set[str | None]:
 
 
 def fits(session: Session, stretch: TrafficStretch) -> bool | None:
-    """Whether the cache holds all that was computed, so that nothing can have been evicted; None when unknown."""
+    """Whether the cache can contain all computed tokens, so that nothing was evicted; None if unknown."""
     room = session.setting("kv_tokens")
     if not isinstance(room, int) or stretch.computed is None:
         return None
@@ -150,9 +150,10 @@ def fits(session: Session, stretch: TrafficStretch) -> bool | None:
 
 
 def average(session: Session, p: SamplePeriod) -> float | None:
-    """Tokens of the average prompt; None where the log does not show.
+    """Tokens of the average prompt; None if the log does not show it.
 
-    Computed tokens and the hit rate tell it together, or computed tokens alone where nothing was reused. Of several engines it is the average of all.
+    It follows from computed tokens and the hit rate, or from computed tokens alone if nothing was reused. Of several
+    engines it is the average of all.
     """
     together = [p] if len(_engines(session)) == 1 else [q for q in session.periods if isinstance(q, SamplePeriod)]
     answered = sum(q.answered or 0 for q in together)
@@ -172,7 +173,11 @@ def _whole(p: SamplePeriod) -> int | None:
 
 def shown(p: SamplePeriod) -> Shown:
     """Lines that prove what is said of a period, the last one first."""
-    found = [("last", "the last interval with traffic"), ("first", "the first one"), ("begin", "the cache was emptied")]
+    found = [
+        ("last", "the last interval with traffic"),
+        ("first", "the first interval with traffic"),
+        ("begin", "the cache was emptied"),
+    ]
     lines = [(p.marks[name], label) for name, label in found if name in p.marks]
     return [pair for at, pair in enumerate(lines) if pair[0].line not in {m.line for m, _ in lines[:at]}]
 
@@ -186,9 +191,9 @@ _BLOCKS: tuple[SettingName, ...] = ("match_unit", "attention_block", "block_size
 
 
 def block(session: Session) -> int | None:
-    """Tokens of a block that can be reused; None when unknown.
+    """Tokens of a block that can be reused; None if unknown.
 
-    Of a model with several kinds of layers the least common multiple of their blocks, where the log has it (0.30 and
+    For a model with several kinds of layers, the least common multiple of their blocks if the log has it (0.30 and
     newer), or else the block of its attention layers.
     """
     line = block_line(session)
@@ -196,7 +201,7 @@ def block(session: Session) -> int | None:
 
 
 def block_line(session: Session) -> Setting | None:
-    """Where the size of a block is said."""
+    """The line that shows the block size."""
     found = next((session.settings[name] for name in _BLOCKS if isinstance(session.setting(name), int)), None)
     common = session.settings.get("lcm_block")
     if common is None or session.setting("match_unit") is not None:
@@ -205,7 +210,7 @@ def block_line(session: Session) -> Setting | None:
 
 
 def caching(session: Session) -> bool | None:
-    """Whether prefix caching is on, as resolved; None when nothing tells."""
+    """Whether prefix caching is on, as resolved; None if unknown."""
     if session.setting("prefix_caching") is not None:
         return bool(session.setting("prefix_caching"))
     if any(c.looked_up for c in session.counters):
@@ -222,7 +227,7 @@ def any_reuse(session: Session) -> bool:
 
 
 def drops_block(method: str) -> bool:
-    """Whether a method of speculative decoding makes look-ups give up their last block."""
+    """Whether a method of speculative decoding makes lookups drop their last block."""
     return method.startswith(_DROPS) or method.endswith("mtp")
 
 
@@ -234,7 +239,7 @@ def traffic(session: Session) -> bool:
 
 
 def more_room(session: Session) -> list[Remedy]:
-    """How the KV cache of this server can hold more tokens."""
+    """Advise how the KV cache of this server can contain more tokens."""
     if session.settings.get("blocks_override") is not None:
         return [
             Remedy(
@@ -253,7 +258,7 @@ def more_room(session: Session) -> list[Remedy]:
 
 
 def experiment() -> list[Remedy]:
-    """How to find out what the log does not show."""
+    """Advise how to find out what the log does not show."""
     return [
         Remedy(
             "Send one long request twice, and read cached_tokens in the second response. If cached_tokens is nearly the prompt length, the server reuses identical text, so your prompts differ. If cached_tokens is 0, something on the server prevents reuse.",
@@ -297,7 +302,5 @@ def needs_traffic(session: Session) -> tuple[str, str] | None:
     elif periods and all(p.last_rate is None for p in periods):
         reason = "the log prints no hit rate"
     else:
-        reason = (
-            f"too little traffic to judge by: at least {MIN_INTERVALS} intervals and {MIN_REQUESTS} requests are needed"
-        )
+        reason = f"too little traffic for a conclusion: at least {MIN_INTERVALS} intervals and {MIN_REQUESTS} requests are needed"
     return reason, NEEDS_STATISTICS[1]

@@ -1,4 +1,4 @@
-"""What clients changed between the bodies that were given for a server whose log has no requests to match them to."""
+"""Changes by clients between given bodies, for a server whose log has no requests to match them to."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ this log."""
 
 
 def is_on(session: Session) -> bool:
-    """Whether the cache is on, or nothing says that it is off: without it nobody's change costs anything."""
+    """Whether the cache is on or not known to be off: without a cache no change costs anything."""
     return session.setting("prefix_caching") is not False and session.setting("radix_cache") is not False
 
 
 def of_this_log(session: Session, share: float) -> bool:
-    """Whether the server reused no more than the bodies have in common; what else has come may have more."""
+    """Whether the server reused no more than the bodies have in common; other requests may have more."""
     sent = session.sent
     return sent is None or not sent.complete or share <= sent.share(sent.shared) + _OTHERS
 
 
 def reuse(session: Session) -> tuple[float, str, list[Line]] | None:
-    """Return the reused share of a server, where that stands, and its lines; None where too little is known."""
+    """Return the reused share of a server, its source, and its lines; None if too little is known."""
     stretches = rolling.stretches(session)
     if stretches:
         return stretches[0].share, stretches[0].said, stretches[0].evidence
@@ -40,7 +40,7 @@ def reuse(session: Session) -> tuple[float, str, list[Line]] | None:
 
 
 def findings(session: Session, words: OfBodies | None) -> list[SessionFinding]:
-    """Word the changes that are of one cause."""
+    """Describe the changes that have one cause."""
     sent, reused = session.sent, reuse(session)
     verdict = given(session)
     if words is None or sent is None or verdict is None or verdict.verdict != "changed" or not is_on(session):
@@ -59,7 +59,7 @@ def _finding(
     share = sent.share(change.repeated)
     tokens = "" if sent.tokens is None else f" (about {n(round(share * sent.tokens, -2))} tokens)"
     claim = (
-        f"{text.head}: {100 * share:.0f} % of all prompt text{tokens} comes after it and was sent again, in {n(change.bodies)} of "
+        f"{text.head}: {100 * share:.0f} % of all prompt text{tokens} comes after the change and was sent again, in {n(change.bodies)} of "
         f"{n(sent.bodies)} requests{_senders(sent, change)}{kv_proof.beside(session, 'changed')} ({said})"
     )
     first = change.worst.first

@@ -43,12 +43,12 @@ class SharedVerdict(msgspec.Struct, frozen=True):
 
 
 def judged(session: Session) -> SharedVerdict | None:
-    """Return the verdict; None where nothing was given or logged, or where it is neither early nor late."""
+    """Return the verdict; None without bodies or logged prompts, or if they diverge neither early nor late."""
     return given(session) or _logged(session)
 
 
 def given(session: Session) -> SharedVerdict | None:
-    """Return the verdict of the bodies that were given."""
+    """Return the verdict of the given bodies."""
     sent = session.sent
     if sent is None or not sent.size:
         return None
@@ -61,7 +61,7 @@ def given(session: Session) -> SharedVerdict | None:
     begin = f"{_percent(sent.share(sent.shared))} of the text in {n(sent.bodies)} given request bodies is at the same place in an earlier body"
     if sent.share(sent.shared) < WORTH:
         return SharedVerdict(
-            "nothing", f"{begin}, and almost none of it is in an earlier body at another place", _NOTHING, []
+            "nothing", f"{begin}, and almost none of the text is in an earlier body at another place", _NOTHING, []
         )
     return SharedVerdict("shared", begin, "", [])
 
@@ -83,13 +83,15 @@ def _logged(session: Session) -> SharedVerdict | None:
     shares = [(a.prefix or 0) / (a.length or 1) for a in known]
     early = sum(share < _EARLY for share in shares)
     if 2 * early > len(known):
-        said = f"{n(early)} of {n(len(known))} prompts in the log share less than {_EARLY:.0%} of their text with any earlier one"
+        said = f"{n(early)} of {n(len(known))} prompts in the log share less than {_EARLY:.0%} of their text with any earlier prompt"
         return SharedVerdict(
             "parted", said, f"A cached prefix ends at the first token that differs. {_NOTHING}", [_SEE]
         )
     late = sum(share >= _LATE for share in shares)
     if 2 * late > len(known):
-        said = f"{n(late)} of {n(len(known))} prompts in the log share half of their text or more with an earlier one"
+        said = (
+            f"{n(late)} of {n(len(known))} prompts in the log share half of their text or more with an earlier prompt"
+        )
         return SharedVerdict("shared", said, "", [])
     return None
 
@@ -107,7 +109,7 @@ _DIFF = "cachedoctor diff first.json second.json"
 
 
 def unseen(sessions: Sequence[Session]) -> tuple[str, str]:
-    """Say why the causes of clients cannot be seen in logs of these servers, and what would show them.
+    """Explain why logs of these servers cannot show causes of clients, and what would show them.
 
     The first row of what would show them is a sentence, the others are commands.
     """

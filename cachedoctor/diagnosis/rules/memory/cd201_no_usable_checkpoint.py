@@ -169,7 +169,7 @@ def _say_far(g: kit.MatchGroup) -> kit.FindingText:
     more = advice.more_checkpoints(session, f["held_before"])
     closer = "Place checkpoints closer together; each checkpoint costs main memory."
     return kit.FindingText(
-        f"{'in the worst request ' if g.count > 1 else ''}{kit.n(r.common_prefix_tokens)} tokens matched, but the checkpoint covers only {kit.n(f['restored'])}: "
+        f"{'in the worst request ' if g.count > 1 else ''}{kit.n(r.common_prefix_tokens)} tokens matched, but the nearest checkpoint covers only {kit.n(f['restored'])}: "
         f"{kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}",
         "Recurrent and sliding-window memory cannot be rewound; it goes back to the last saved state (context checkpoint) inside the common prefix. No later checkpoint inside the prefix was kept. Checkpoints are made while a prompt is computed, not while a reply is generated.",
         [
@@ -218,7 +218,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
         *([newer] if known is None else []),  # this build may be new enough
     ]
     return kit.FindingText(
-        f"{'in the worst request ' if g.count > 1 else ''}{kit.n(r.common_prefix_tokens)} tokens matched, but {'memory could not be rewound' if g.count > 1 else 'the server could not rewind its memory'} to them: {kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}",
+        f"{'in the worst request ' if g.count > 1 else ''}{kit.n(r.common_prefix_tokens)} tokens matched, but memory could not be rewound to that point: {kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}",
         "Recurrent and sliding-window memory cannot be rewound; it needs a saved state (context checkpoint) inside the common prefix. "
         + _why_none(g),
         remedies,

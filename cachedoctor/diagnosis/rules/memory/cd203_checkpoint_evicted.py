@@ -58,7 +58,9 @@ def _longer_list(g: kit.MatchGroup) -> kit.Remedy:
     )
     alone = g.count == 1
     more = f["behind"] if alone else max(f["behind"], g.session.sizes.short) + 1  # what is kept for one takes a place
-    kept = "would have kept this one" if alone else "is the smallest limit that keeps the checkpoints needed here"
+    kept = (
+        "would have kept this checkpoint" if alone else "is the smallest limit that keeps the checkpoints needed here"
+    )
     return advice.option(
         g.session,
         server_options.CTX_CHECKPOINTS,
@@ -71,7 +73,7 @@ def _memory(size: float | None, more: int) -> str:
     """Say what ``more`` checkpoints of so many MiB cost; nothing where the log does not show."""
     if size is None:
         return ""
-    return f" Each checkpoint costs {_mib(size)} of main memory ({more} more: {_mib(more * size)} per slot)."
+    return f" Each costs {_mib(size)} of main memory ({more} more: {_mib(more * size)} per slot)."
 
 
 def say(g: kit.MatchGroup) -> kit.FindingText:

@@ -90,7 +90,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     return kit.FindingText(
         f"all {f['count']} checkpoints are between token {kit.n(f['lowest'])} and the end, and none is inside the common prefix of "
         f"{kit.n(r.common_prefix_tokens)} tokens: {kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}",
-        f"Each checkpoint is at most {kit.n(f['widest'])} tokens after the previous checkpoint, and the first {kit.n(f['lowest'])} of {kit.n(f['held'])} tokens have no checkpoint: this build saves states only near the end of a prompt. If the prompt changes before these, the server has no checkpoint to restore.",
+        f"Each checkpoint is at most {kit.n(f['widest'])} tokens after the previous checkpoint, and the first {kit.n(f['lowest'])} of {kit.n(f['held'])} tokens have no checkpoint: this build saves states only near the end of a prompt. If the prompt changes before these checkpoints, the server has no checkpoint to restore.",
         remedies,
         [
             same_prefix(r.common_prefix_tokens),

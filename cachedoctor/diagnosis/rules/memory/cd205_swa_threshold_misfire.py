@@ -129,7 +129,7 @@ def _why(f: dict[str, Any], session: kit.Session) -> str:
         )
     cut = "" if f["b"] < f["lcp"] else "Restored sliding-window memory can be truncated to the common prefix. "
     if session.at_least(FIXED) is True and cut:
-        return f"{cut}From b9713 on the server does not use a checkpoint that ends after the common prefix."
+        return f"{cut}From b9713 on, the server does not use a checkpoint that ends after the common prefix."
     if f["a"]:
         return f"{cut}These builds require that the checkpoint begins strictly before the threshold."
     return f"{cut}If the common prefix is inside the window, the threshold is 0, and even a checkpoint at position 0 is rejected (up to b8672; fixed by PR #21510)."

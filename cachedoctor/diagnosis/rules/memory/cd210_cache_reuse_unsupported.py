@@ -25,7 +25,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
 
 
 def alone(session: kit.Session) -> list[kit.SessionFinding]:
-    """Say it of the start-up line alone."""
+    """Report it from the start-up line alone."""
     off = session.said("cache_reuse_supported")
     if off is None or off.value is not False or off.line is None or not kit.unfinished(session):
         return []
@@ -47,7 +47,7 @@ def _text(why: str, what: str) -> kit.FindingText:
         f"The server switched the option off because {because}. Reuse of the common prefix continues as before.",
         [
             kit.Remedy(
-                "Remove --cache-reuse. The option needs one position per token and full attention, or --swa-full, and no --mmproj.",
+                "Remove --cache-reuse. The option needs full attention (or --swa-full), one position per token, and no --mmproj.",
                 options=kit.left_out("--cache-reuse", "LLAMA_ARG_CACHE_REUSE"),
             )
         ],

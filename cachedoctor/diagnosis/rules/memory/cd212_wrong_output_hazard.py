@@ -60,7 +60,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     remedies = [advice.update(g.session, update)]
     if f["kind"] == "file":
         remedies.append(
-            kit.Remedy("Until you update: before restoring a file, erase the slot and let it answer a short prompt.")
+            kit.Remedy("Until you update: before you restore a file, erase the slot and send the slot a short prompt.")
         )
     alike = kit.RuledOut(
         "prompts-alike", f"not excluded: if both prompts are the same up to token {kit.n(f['to'])}, nothing is wrong"

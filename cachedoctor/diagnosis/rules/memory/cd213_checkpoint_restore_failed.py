@@ -83,7 +83,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
 
 
 def alone(session: kit.Session) -> list[kit.SessionFinding]:
-    """Say it of the line alone: the process that ended, in an input that does not show for which request."""
+    """Report it from the line alone: the process ended, and the input does not show for which request."""
     failed = kit.stated(session, "checkpoint_failed")
     if failed is None:
         return []

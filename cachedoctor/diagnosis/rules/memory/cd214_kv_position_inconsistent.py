@@ -52,7 +52,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
 
 
 def alone(session: kit.Session) -> list[kit.SessionFinding]:
-    """Say it of the lines alone."""
+    """Report it from the lines alone."""
     said, refused = kit.stated(session, "positions"), kit.stated(session, "batch_refused")
     first = said or refused
     if first is None or not kit.unfinished(session):

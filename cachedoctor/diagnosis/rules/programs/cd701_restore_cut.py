@@ -17,7 +17,7 @@ _WORTH = 8192
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:
-    """Say it where what was restored ends one token below a multiple of the stride, and far below the match."""
+    """Report it if the restored part ends one token below a multiple of the stride, and far below the match."""
     logged = [a for answers in session.answers for a in answers.each if answers.source == "log"]
     cut = [a for a in logged if _is_cut(a)] or _to_one_place(logged)
     line = session.settings.get("restore_cut")
@@ -28,7 +28,7 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     return [
         kit.finding(
             f"{kit.times(len(cut))} matched more tokens than were restored: {kit.n(lost)} tokens recomputed, up to {kit.n((worst.prefix or 0) - (worst.cached_tokens or 0))} in one request",
-            f"The runner keeps a snapshot every {kit.n(_STRIDE)} tokens of a prompt, and goes back to the last snapshot before the divergence. The tokens in between are recomputed once, by the first prompt that follows a prompt computed in full.",
+            f"The runner keeps a snapshot every {kit.n(_STRIDE)} tokens of a prompt, and goes back to the last snapshot before the divergence. The first prompt after a prompt that was computed in full recomputes the tokens in between.",
             [
                 kit.Remedy("Try a newer ollama; no setting of ollama 0.33.3 changes this."),
                 kit.Remedy(

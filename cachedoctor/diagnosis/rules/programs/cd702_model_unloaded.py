@@ -6,7 +6,7 @@ from cachedoctor.diagnosis.rules import advice, kit
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:
-    """Say it by the line of the scheduler."""
+    """Report it from the line of the scheduler."""
     said = kit.stated(session, "unloaded")
     if said is None:
         return []
@@ -15,7 +15,7 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     )
     return [
         kit.finding(
-            f"another model was unloaded to make room {'once' if said.count == 1 else f'{said.count:,} times'} in this log",
+            f"a model was unloaded to make room for another model {'once' if said.count == 1 else f'{said.count:,} times'} in this log",
             "An unloaded model loses its slots and its prompt cache. After it is loaded again, every conversation is computed in full.",
             [fewer, advice.memory_short(session, "OLLAMA_MAX_LOADED_MODELS") or _parallel()],
             evidence=[(said.mark, "a model is unloaded")],

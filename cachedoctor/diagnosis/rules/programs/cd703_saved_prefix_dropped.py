@@ -6,7 +6,7 @@ from cachedoctor.diagnosis.rules import kit
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:
-    """Say it by the lines of the prefix cache."""
+    """Report it from the lines of the prefix cache."""
     said = kit.stated(session, "dropped")
     if said is None:
         return []

@@ -10,17 +10,17 @@ _WORTH = 8192
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:
-    """Say it by the numbers of the line, the common beginning and what was reused."""
+    """Report it from the numbers in the line: the common prefix and the reused tokens."""
     said = kit.stated(session, "not_restored")
     if said is None:
         alone = kit.stated(session, "match_alone")
         return [] if alone is None else [_alone(session, alone)]
     n, (why, remedy) = said.numbers, own_settings.back(session)
-    worst = " in the worst one" if said.count > 1 else ""
+    worst = " in the worst request" if said.count > 1 else ""
     return [
         kit.finding(
-            f"{kit.n(n['tokens'])} cached tokens recomputed in {kit.times(said.count)}: {kit.n(n['cached'])} of {kit.n(n['place'])} common tokens reused{worst}",
-            f"{why} Its log shows: {said.field}." if said.field else why,
+            f"{kit.n(n['tokens'])} cached tokens recomputed in {kit.times(said.count)}: {kit.n(n['cached'])} of {kit.n(n['place'])} matching tokens reused{worst}",
+            f"{why} The log shows: {said.field}." if said.field else why,
             [
                 remedy,
                 kit.Remedy(
@@ -50,7 +50,7 @@ def _alone(session: kit.Session, said: kit.Incident) -> kit.SessionFinding:
 
 RULE = kit.session_rule(
     __name__,
-    "A program reused less of a prompt than its cache held",
+    "The server reused less of a prompt than its cache contained",
     inspect,
     severity="warning",
     engine="vllm-mlx",

@@ -10,7 +10,7 @@ _WORTH = 1000
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:
-    """Say it where half of the prompts after the first, or more, was computed."""
+    """Report it if half or more of the tokens of later prompts were computed."""
     said = kit.stated(session, "computed")
     told = [a for answers in session.answers if answers.source == "log" for a in answers.each][1:]
     known = [
@@ -21,7 +21,7 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
         return []
     return [
         kit.finding(
-            f"{kit.n(prompts - reused)} of {kit.n(prompts)} tokens after the first prompt were computed; the log cannot show why",
+            f"after the first prompt, {kit.n(prompts - reused)} of {kit.n(prompts)} prompt tokens were not reused; the log cannot show why",
             "The number of computed tokens does not show whether the tokens were new. Prompts that have nothing in common are computed in full, which is fine. A "
             "client that changes the beginning of its prompts looks the same, and so does a cache that is off, too small or unable to save the model's memory.",
             [
@@ -43,7 +43,7 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
 
 RULE = kit.session_rule(
     __name__,
-    "A program computed most of its prompts, and its log cannot show why",
+    "The server reused little of its prompts, and its log cannot show why",
     inspect,
     engine="mlx-vlm",
     on=("computed",),

@@ -1,4 +1,4 @@
-"""CD601: SGLang's radix cache is off, so that nothing is ever reused."""
+"""CD601: SGLang's radix cache is off, so nothing is ever reused."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _of_hybrid(session: kit.Session) -> list[kit.Remedy]:
     return [
         kit.Remedy(
             "Use 0.5.14 or newer. Models with a gated delta net have a radix cache from 0.5.4 on (PR 11214), those with Mamba-2 from "
-            "0.5.6 on (PR 13584). From 0.5.14 on the better strategy (no_buffer or extra_buffer) is the default."
+            "0.5.6 on (PR 13584). From 0.5.14 on, the better strategy (no_buffer or extra_buffer) is the default."
         )
     ]
 
@@ -63,8 +63,8 @@ def _of_speculation(session: kit.Session) -> list[kit.Remedy]:
         return [kit.Remedy(f"Use {newer}"), _WITHOUT_SPECULATION]
     return [
         kit.Remedy(
-            "Keep states where prompts diverge, which works with speculative decoding here. It needs CUDA, and "
-            "SGLANG_ENABLE_SPEC_V2 must not be set: with these models it works from 0.5.10 on (PR 18808).",
+            "Keep states where prompts diverge, which works with speculative decoding here. This needs CUDA. "
+            "SGLANG_ENABLE_SPEC_V2 must not be set, because the variable works with these models only from 0.5.10 on (PR 18808).",
             options=kit.as_typed("--mamba-scheduler-strategy extra_buffer --page-size 64"),
         ),
         kit.Remedy(f"Or use {newer}"),
@@ -128,7 +128,7 @@ _ASKED = late(rb"disable_radix_cache(?:=|': )True")
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:
-    """Say that it is off and which line proves it; silent where something was reused all the same."""
+    """Report that the cache is off, with the line that proves it; not if something was reused anyway."""
     if caching(session) is not False:
         return []
     off, because = session.settings["radix_cache"], session.settings.get("radix_off_because")

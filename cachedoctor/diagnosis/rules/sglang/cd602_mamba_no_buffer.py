@@ -25,7 +25,7 @@ _WHY = "A state cannot be truncated like a KV cache, so a prompt is only reused 
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:
-    """Fire where the strategy is known, and the requests that are known one by one reused little."""
+    """Fire if the strategy is known, and the requests that are known one by one reused little."""
     if strategy(session) != "no_buffer" or caching(session) is not True:
         return []
     for period in periods(session):
@@ -48,7 +48,7 @@ def _note(session: kit.Session, period: kit.BatchPeriod, requests: WholeRequests
     shown = marks(
         period, ("whole", "a single request and its reused tokens"), ("cold", "a request that reused nothing")
     )
-    proof = f"; {proven} logged prompts began like an earlier one" if proven else ""
+    proof = f"; {proven} logged prompts began like an earlier prompt" if proven else ""
     return kit.finding(
         f"states are kept only where a request ended (no_buffer): {requests.count:,} requests of {kit.n(requests.smallest)} to {kit.n(requests.largest)} tokens reused "
         f"{kit.n(requests.cached)} of {kit.n(requests.tokens)} tokens ({100 * requests.share:.0f} %){proof}",

@@ -1,4 +1,4 @@
-"""CD603: running requests fill SGLang's KV pool, so that the cache has to give up what later requests want."""
+"""CD603: running requests fill SGLang's KV pool, so the cache evicts prefixes that later requests need."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _WHY = (
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:
-    """Fire where the pool was full and reuse was lost: it fell in that time, or is low though prompts share something."""
+    """Fire if the pool was full and reuse was lost: it fell then, or is low though prompts share something."""
     if caching(session) is False:
         return []
     proof = kv_proof.pushed_out(session, lambda: _remedies(session))

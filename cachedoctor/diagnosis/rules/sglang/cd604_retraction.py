@@ -13,7 +13,7 @@ _WHY = "The server admits requests before it knows how long their answers will b
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:
-    """Count what was retracted."""
+    """Count the retracted requests."""
     found = [p for p in every(session) if p.retracted]
     if not found:
         return []

@@ -1,4 +1,4 @@
-"""CD605: the memory for the states of a hybrid model is full while its KV cache has room."""
+"""CD605: the memory for the states of a hybrid model is full while its KV cache has free space."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _WHY = "A hybrid model can only continue from a position whose state was kept, a
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:
-    """Fire where states ran short before tokens did, and reuse was lost."""
+    """Fire if states ran short before tokens did, and reuse was lost."""
     if caching(session) is False:
         return []
     for period in periods(session):
@@ -33,7 +33,7 @@ def _note(
     confidence: kit.Confidence,
 ) -> kit.SessionFinding:
     held = session.setting("mamba_states")
-    of = f" (of {kit.n(held)})" if isinstance(held, int) else ""
+    of = f" ({kit.n(held)} in total)" if isinstance(held, int) else ""
     beside = "" if tokens is None else f", while KV cache usage was {100 * tokens:.0f} %"
     claim = (
         f"too little memory for the states of a hybrid model: running requests held {100 * (period.mamba_usage or 0):.0f} % of the states{of}, so almost none were left for reuse{beside}; "

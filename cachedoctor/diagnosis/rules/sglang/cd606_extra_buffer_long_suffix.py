@@ -1,4 +1,4 @@
-"""CD606: with SGLang's strategy extra_buffer a prompt keeps one state, which lies after what it shares with others."""
+"""CD606: with SGLang's strategy extra_buffer a prompt keeps one state, which is after its common prefix with others."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ COLD = 2
 """Requests that reused nothing after the first one: one may begin another conversation."""
 
 _WHY = "A prefill keeps one state: at its last multiple of 64 tokens, or where its prompt diverges from an earlier prompt. The state of the first prompt with a shared beginning is saved inside that prompt's own suffix. The second prompt finds no state, computes everything, and keeps a state where the two prompts diverge. Only later prompts that diverge at the same place reuse that state. The next turn cannot reuse the second prompt's suffix, unless the answer is longer than --mamba-track-interval (256 tokens)."
-_WHY_HICACHE = "A prefill keeps one state, at its last multiple of 64 tokens. Up to 0.5.16 the unified tree with --enable-hierarchical-cache keeps no state where prompts diverge. A shared beginning followed by different text is then never reused (PR 31181)."
+_WHY_HICACHE = "A prefill keeps one state, at its last multiple of 64 tokens. Up to 0.5.16, the unified tree with --enable-hierarchical-cache keeps no state where prompts diverge. A shared beginning followed by different text is then never reused (PR 31181)."
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:
-    """Fire where some requests reused and several did not, or where the version keeps no state at a fork."""
+    """Fire if some requests reused and several did not, or if the version keeps no state at a fork."""
     if strategy(session) not in ("extra_buffer", "extra_buffer_lazy") or caching(session) is not True:
         return []
     forkless = (

@@ -1,4 +1,4 @@
-"""CD607: SGLang's data-parallel ranks have a cache each, and a conversation comes to several of them."""
+"""CD607: SGLang's data-parallel ranks have separate caches, and a conversation is sent to several ranks."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def _experiment(ranks: int) -> kit.Remedy:
 def _remedies(session: kit.Session) -> list[kit.Remedy]:
     out = [
         kit.Remedy(
-            "Run one server per rank, and put a router in front that sends each prompt to the server that has its beginning cached: sglang_router with "
+            "Run one server per rank, and put a router in front that sends each prompt to the server that has cached the same beginning: sglang_router with "
             "--policy cache_aware.",
         )
     ]

@@ -15,7 +15,7 @@ _WHY = (
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:
-    """Fire where a burst reused nothing, and those after it reused a good part of a prompt each."""
+    """Fire if a burst of requests reused nothing, and later requests reused a large part of their prompts."""
     if caching(session) is not True:
         return []
     for period in periods(session):

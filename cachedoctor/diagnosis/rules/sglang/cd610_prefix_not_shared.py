@@ -1,4 +1,4 @@
-"""CD610: with the cache on and room in it, requests that are known one by one reuse almost nothing."""
+"""CD610: the cache is on and has free space, but requests that are known one by one reuse almost nothing."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ CAUSES = ("CD601", "CD602", "CD603", "CD605", "CD606", "CD607")
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:
-    """Fire where enough requests reused almost nothing, and nothing that the log shows explains it."""
+    """Fire if enough requests reused almost nothing, and the log does not explain it."""
     if caching(session) is not True:
         return []
     given = shared_beginnings.given(session)
@@ -83,7 +83,7 @@ def _note(session: kit.Session, period: kit.BatchPeriod, requests: WholeRequests
         sure = "high"
     elif shared(session):
         alike = True
-        said = f"{shared(session):,} logged prompts begin like an earlier one"
+        said = f"{shared(session):,} logged prompts begin like an earlier prompt"
         words = kit.FindingText(f"{claim}; {said}", f"The prompts do share their beginning, so {_traceless(session, period, requests)}",
                       [experiment(session, shared=True)])  # fmt: skip
     else:
@@ -104,7 +104,7 @@ def _note(session: kit.Session, period: kit.BatchPeriod, requests: WholeRequests
 def _parted(session: kit.Session, claim: str) -> kit.FindingText:
     """FindingText where logged prompts prove that the prompts diverge early."""
     return kit.FindingText(
-        f"{claim}; {differ(session):,} logged prompts share fewer than {EARLY:,} characters with any earlier one",
+        f"{claim}; {differ(session):,} logged prompts share fewer than {EARLY:,} characters with any earlier prompt",
         "The prompts diverge near their beginning, so there is nothing to reuse: either unrelated texts, which is fine, or a start that "
         "changes in every request (a date, an id, tools in a different order). The request bodies show whether text repeats after the difference.",
         [compare_bodies()],
@@ -125,7 +125,7 @@ def _reused(session: kit.Session, requests: WholeRequests) -> str:
 
 
 def _why(session: kit.Session, period: kit.BatchPeriod, requests: WholeRequests) -> str:
-    at = f" The prompts would diverge after token {kit.n(requests.most)}." if requests.most else ""
+    at = f" In that case the prompts diverge after token {kit.n(requests.most)}." if requests.most else ""
     return f"Perhaps the prompts do not share their beginning: a date, an id or a header changes, or the texts are unrelated.{at} Perhaps {_traceless(session, period, requests)}"
 
 
@@ -144,7 +144,7 @@ def _traceless(session: kit.Session, period: kit.BatchPeriod, requests: WholeReq
 def _eviction(session: kit.Session, requests: WholeRequests) -> str:
     pool = capacity(session)
     if pool is None:
-        return "an eviction, since the size of the pool is not in the log"
+        return "an eviction, because the size of the pool is not in the log"
     return f"an eviction, if more than {max(pool // requests.largest, 1):,} conversations of this length alternate in a pool of {kit.n(pool)} tokens"
 
 

@@ -12,14 +12,14 @@ _WHY = (
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:
-    """Count the flushes that requests came after."""
+    """Count the flushes after which requests came."""
     found = sorted((p for p in every(session) if p.since == "reset"), key=lambda p: p.first_line)
     if not found:
         return []
     lines = {p.first_line for p in found}
     often = "once" if len(lines) == 1 else f"{len(lines)} times"
     after = sum(p.seqs for p in found)
-    came = f"; {kit.times(after)} came after that" if any(p.batches for p in found) else ", and continued"
+    came = f"; {kit.times(after)} came after that" if any(p.batches for p in found) else ", and the server continued"
     return [
         kit.finding(
             f"the radix cache was flushed {often} while the server ran{came}",

@@ -31,7 +31,7 @@ def extra_buffer(session: Session) -> Remedy:
     if session.since("0.5.14") is False:
         return Remedy(
             f"{what} This strategy needs CUDA, MUSA or an NPU in this version; with speculative decoding it also needs SGLANG_ENABLE_SPEC_V2=1 "
-            "(0.5.10 to 0.5.13). From 0.5.14 on it is the default of most hybrid models.",
+            "(0.5.10 to 0.5.13). From 0.5.14 on, it is the default of most hybrid models.",
             options=as_typed("--mamba-scheduler-strategy extra_buffer --page-size 64"),
         )
     return Remedy(
@@ -45,7 +45,7 @@ def extra_buffer(session: Session) -> Remedy:
 
 
 def experiment(session: Session, *, shared: bool = False) -> Remedy:
-    """Advise the two requests that tell whether the server or the prompts are the cause.
+    """Advise the two requests that show whether the server or the prompts are the cause.
 
     Args:
         session: the server.
@@ -55,7 +55,7 @@ def experiment(session: Session, *, shared: bool = False) -> Remedy:
         "something else in the requests, or a router, separates the prompts" if shared else "the prompts are the cause"
     )
     if strategy(session) == "no_buffer":
-        second = "one turn of a conversation, then the same turn with its answer and a new message. Do not repeat the same request: with no_buffer it reuses nothing, whatever the cause (issue 21158)"
+        second = "one turn of a conversation, then the same turn with its answer and a new message. Do not repeat the same request: with no_buffer a repeated request reuses nothing, whatever the cause (issue 21158)"
     else:
         second = "the same request, of a few thousand tokens, twice"
     return Remedy(
@@ -91,7 +91,7 @@ def log_requests() -> Remedy:
 
 
 def needs_requests() -> tuple[str, str]:
-    """Why nothing is known of single requests, and what would show them."""
+    """Why no single requests are known, and what would show them."""
     return (
         "too few requests ran alone; the log line of a batch has no counts per request",
         f"make the server log every request (this writes prompt text to the log)\n{LOG_REQUESTS}",

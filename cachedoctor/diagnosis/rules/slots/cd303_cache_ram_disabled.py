@@ -7,7 +7,7 @@ from cachedoctor.diagnosis.rules.slots.taken import ALTERNATE, CHANGED_HEAD, by_
 
 _STRICT = kit.RuledOut(
     "similarity-threshold",
-    "not excluded: the server took slots by their age although they held most of the prompt, so -sps is high, and a conversation does not always get its own slot",
+    "not excluded: slots were chosen as least recently used although they held most of the prompt, so -sps is high, and a conversation does not always get its own slot",
 )
 
 

@@ -22,7 +22,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
 
 
 def alone(session: kit.Session) -> list[kit.SessionFinding]:
-    """Say it of the server's line alone, or of libllama's, which does not tell what kind of state it was."""
+    """Report it from the server's line alone, or from libllama's, which does not show the kind of state."""
     said, library = kit.stated(session, "ram_failed"), kit.stated(session, "state_failed")
     if said is not None:
         size = said.numbers.get("size")

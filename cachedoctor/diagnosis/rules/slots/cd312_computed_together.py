@@ -158,7 +158,7 @@ def sent_twice(session: kit.Session) -> list[kit.SessionFinding]:
         "A request may be sent again before the first answer: after a timeout, in two attempts at once, or by two instances of a program. The second request gets another slot and is recomputed, because a slot cannot use tokens that another slot is computing. The log does not show that these prompts are the same, but different prompts rarely have the same length again and again.",
         [
             kit.Remedy("Pass the request bodies, which show whether the prompts are the same.", _BODIES),
-            kit.Remedy(f"If they are: {_WAIT.text[0].lower()}{_WAIT.text[1:]}"),
+            kit.Remedy(f"If they are the same: {_WAIT.text[0].lower()}{_WAIT.text[1:]}"),
         ],
         [
             kit.RuledOut(

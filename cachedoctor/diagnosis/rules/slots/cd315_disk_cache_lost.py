@@ -6,7 +6,7 @@ from cachedoctor.diagnosis.rules import kit
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:
-    """Say it by the lines of the disk prompt cache."""
+    """Report it from the lines of the disk prompt cache."""
     return [*_evicted(session), *_failed(session)]
 
 

@@ -1,4 +1,4 @@
-"""What a log shows of a conversation whose slot another one had taken, for the rules of the CD3xx family."""
+"""What a log shows of a conversation whose slot another one took, for the rules of the CD3xx family."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ALTERNATE = RuledOut("prefix-diverges-early", "the prompt lengths alternate betw
 
 
 def other_held(s: RuleContext) -> bool:
-    """The slot had been taken; whether a change of the prompt explains the loss, other rules say."""
+    """The slot was taken; other rules decide whether a change of the prompt explains the loss."""
     if not s.slot_taken or s.request.seen.choice.t_last == -1 or s.is_infill:
         return False
     if s.elsewhere or s.is_doubtful or s.is_emptied:
@@ -65,7 +65,7 @@ def _unsaved(s: RuleContext) -> bool:
 
 
 def side_request(s: RuleContext) -> bool:
-    """What took the slot was short, and the first request of its own conversation: a title, a summary, tags."""
+    """A short prompt took the slot, the first request of its own conversation: a title, a summary, tags."""
     thief = s.slot_before
     if thief is None or thief.thread == s.request.thread or thief.thread_turn:
         return False
@@ -80,5 +80,5 @@ def by_another_answer(s: RuleContext) -> bool:
 
 
 def length_of(thief: Request) -> int | None:
-    """Tokens of a prompt; of a task without timings and reply, as embeddings are, what it left in its slot."""
+    """Tokens of a prompt; for a task without timings and reply, such as embeddings, the tokens left in its slot."""
     return thief.prompt_tokens if thief.prompt_tokens is not None else thief.seen.released_tokens

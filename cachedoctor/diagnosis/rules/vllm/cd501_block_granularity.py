@@ -1,4 +1,4 @@
-"""CD501: prompts, or what they share, are shorter than a block, and only whole blocks are reused."""
+"""CD501: prompts or their common prefixes are shorter than a block, and only whole blocks are reused."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LARGE = 256
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:
-    """Say it where nothing was reused and the average prompt holds no block, or no more than one."""
+    """Report it if nothing was reused and the average prompt fills no block, or at most one."""
     if said := alone(session):
         return said
     size = rolling.block(session)
@@ -28,7 +28,7 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
 
 
 def alone(session: kit.Session) -> list[kit.SessionFinding]:
-    """Say what the line of a large block means, where the lines show nothing of the traffic."""
+    """Explain the line of a large block if the lines show nothing of the traffic."""
     size = session.setting("attention_block")
     if not isinstance(size, int) or size < _LARGE or session.periods or session.counters or session.answers:
         return []

@@ -8,7 +8,7 @@ from cachedoctor.knowledge.builds import RECURRENT
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:
-    """Say it where a line shows so, or where a hybrid model has it off and nobody asked for that."""
+    """Report it if a line shows it, or if the cache of a hybrid model is off without a request for that."""
     unsupported = session.settings.get("caching_unsupported")
     if unsupported is not None:
         return [_unsupported(kit.said_by(unsupported, "vLLM switches prefix caching off"))]
@@ -58,7 +58,7 @@ def _default(session: kit.Session) -> kit.SessionFinding:
             kit.Remedy(
                 "Enable it."
                 if session.since("0.16") is True
-                else "Enable prefix caching. Up to 0.14 only some of these models support prefix caching; for other models the log shows that caching is disabled again.",
+                else "Enable prefix caching. Up to 0.14, only some of these models support prefix caching; for other models the log shows that caching is disabled again.",
                 options=kit.as_typed("--enable-prefix-caching"),
             ),
             *([] if _pure(session) else [kit.Remedy("Or use 0.28 or newer, where prefix caching is on by default.")]),

@@ -1,4 +1,4 @@
-"""CD503: prefix caching is off, by an argument, by vLLM itself, or for a reason not shown; or requests pass it by."""
+"""CD503: prefix caching is off, by an argument, by vLLM itself, or for an unknown reason; or requests bypass it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from cachedoctor.diagnosis.rules.measured import rolling
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:
-    """Say it where the configuration says so, or counters and lines do."""
+    """Report it if the configuration, counters or lines show it."""
     on = session.setting("prefix_caching")
     if on is False:
         return [_configured(session)]
@@ -54,7 +54,9 @@ def _configured(session: kit.Session) -> kit.SessionFinding:
 def _remedies(by_flag: bool, because: bool, pooling: bool) -> list[kit.Remedy]:
     if because:
         return [
-            kit.Remedy("Remove the option, or change the backend, that the line names: it prevents prefix caching.")
+            kit.Remedy(
+                "Remove the option or change the backend that the line names, because it prevents prefix caching."
+            )
         ]
     if pooling:
         return [

@@ -1,4 +1,4 @@
-"""CD504: more was computed than the KV cache holds, and little of it was reused: evicted, or nothing to share."""
+"""CD504: more tokens were computed than the KV cache can contain, and little was reused: evicted, or not shared."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PARTIAL = 1
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:
-    """Say it where bodies prove it, or where the tokens exceed the capacity and reuse stayed low."""
+    """Report it if bodies prove it, or if the tokens exceed the capacity and reuse stayed low."""
     proof = kv_proof.pushed_out(session, lambda: _remedies(session))
     if proof is not None or kv_proof.kept(session):
         return [] if proof is None else [proof]
@@ -37,7 +37,7 @@ def _proven(session: kit.Session, sent: kit.SentBodies, size: kit.Setting) -> ki
     found = rolling.stretches(session)
     agrees = any(abs(stretch.share - kept) <= _CLOSE for stretch in found)
     return kit.finding(
-        f"prompts were evicted before they were needed again: a KV cache of {kit.n(size.value)} tokens could still hold {rolling.percent(kept)} of all prompt text in the {kit.n(sent.bodies)} given request bodies, a larger cache {rolling.percent(endless)}"
+        f"prompts were evicted before they were needed again: with a KV cache of {kit.n(size.value)} tokens {rolling.percent(kept)} of all prompt text in the {kit.n(sent.bodies)} given request bodies can be reused, with a larger cache {rolling.percent(endless)}"
         + (f" ({found[0].said})" if found else ""),
         "The bodies were replayed in order through a simulation of this cache: unused blocks stay until room is needed, and the oldest are evicted first. "
         "The usage in the log counts running requests only, so a low value does not exclude evictions.",

@@ -1,4 +1,4 @@
-"""CD505: on a hybrid model in align mode a beginning that prompts share is reused from its third use on."""
+"""CD505: on a hybrid model in align mode a common prefix is reused only from its third use on."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from cachedoctor.diagnosis.rules.measured import rolling
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:
-    """Say it where such a model had traffic, with what responses show of it."""
+    """Report it if such a model had traffic, with the evidence of responses."""
     mode = session.settings.get("mamba_mode")
     if session.memory != "hybrid" or mode is None or mode.value != "align" or rolling.caching(session) is False:
         return []
@@ -23,7 +23,7 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
             f"late or not at all{seen}"
             if dropped
             else f"this hybrid model reuses a shared beginning of different prompts only from its third use on: the first two prompts with that beginning are computed in full{seen}",
-            "A hybrid model's states are saved at the ends of prompts and chunks. Where two prompts diverge, a state is saved only once the second prompt has been computed"
+            "A hybrid model's states are saved at the ends of prompts and chunks. If two prompts diverge, a state is saved there only after the second prompt has been computed"
             + (f", and only at multiples of {kit.n(size)} tokens" if size else "")
             + ". A prompt that repeats in full is reused at once. A test of the cache needs at least four requests.",
             _remedies(dropped),
@@ -59,7 +59,7 @@ def _remedies(dropped: bool) -> list[kit.Remedy]:
         ]
     return [
         kit.Remedy(
-            "Use smaller chunks, which keep more states but cost speed: up to 0.28 states are kept only at the ends of chunks and prompts.",
+            "Use smaller chunks, which keep more states but cost speed: up to 0.28, states are kept only at the ends of chunks and prompts.",
             options=kit.as_typed("--max-num-batched-tokens 2048"),
         ),
         kit.Remedy("Or use 0.29 or newer, which also keeps states where prompts diverge."),

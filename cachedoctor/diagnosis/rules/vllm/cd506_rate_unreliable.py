@@ -1,4 +1,4 @@
-"""CD506: the hit rate that this version prints does not mean what it seems to."""
+"""CD506: the hit rate of this version does not mean what it seems to mean."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TRUTH = kit.Remedy(
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:
-    """Say it where the version is known and the fault can have shown in this log."""
+    """Report it if the version is known and the fault can have affected this log."""
     retried = _retried(session)
     if retried:
         return retried
@@ -29,7 +29,7 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
 
 
 def _retried(session: kit.Session) -> list[kit.SessionFinding]:
-    """Say it where /metrics counts far more look-ups than there were prompt tokens."""
+    """Report it if /metrics counts far more look-ups than there were prompt tokens."""
     for counted in session.counters:
         asked, prompts = counted.looked_up, counted.prompt_tokens
         if not asked or not prompts or asked < _RETRIED * prompts or (counted.requests or 0) < rolling.MIN_REQUESTS:
@@ -37,7 +37,7 @@ def _retried(session: kit.Session) -> list[kit.SessionFinding]:
         words = kit.FindingText(
             f"{kit.n(asked)} tokens were looked up but the prompts had {kit.n(prompts)}: waiting requests count at every attempt, so hit rates are unreliable "
             f"({counted.path})",
-            "Up to 0.26 a look-up is counted at every attempt to schedule a waiting request; later versions count one look-up per request, when the request is admitted. Running requests are only in the number of looked-up tokens.",
+            "Up to 0.26, a look-up is counted at every attempt to schedule a waiting request; later versions count one look-up per request, when the request is admitted. Requests that are still running count only in the looked-up tokens.",
             [_TRUTH],
             [],
             _REFERENCES["retries"],
@@ -69,13 +69,13 @@ def _faults(session: kit.Session, rated: list[kit.SamplePeriod]) -> Iterator[tup
         yield (
             "preempted",
             f"the hit rate of this version may be too high: up to {kit.n(waiting)} requests waited, and a preempted request finds its own prompt again",
-            "Up to 0.11.0 the second look-up of a preempted request counts as reuse.",
+            "Up to 0.11.0, the second look-up of a preempted request counts as reuse.",
         )
     if session.since("0.27") is False:
         yield (
             "retries",
             f"the hit rate of this version may be too high: up to {kit.n(waiting)} requests waited, and each is counted again at every attempt to schedule it",
-            "Up to 0.26 a look-up is counted at every attempt to schedule a waiting request, not only once when the request is admitted.",
+            "Up to 0.26, a look-up is counted at every attempt to schedule a waiting request, not only once when the request is admitted.",
         )
 
 

@@ -1,4 +1,4 @@
-"""CD507: running requests had to give up their memory and were recomputed."""
+"""CD507: running requests lost their memory and were recomputed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from cachedoctor.diagnosis.rules.measured import rolling
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:
-    """Say it where counters or lines show of preemptions; the statistics line never does."""
+    """Report it if counters or lines show preemptions; the statistics line never does."""
     counted = sum(c.preemptions or 0 for c in session.counters)
     logged = session.settings.get("preemptions")
     count = max(counted, logged.value if logged is not None else 0)
@@ -17,7 +17,7 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     size = session.settings.get("kv_tokens")
     lines = kit.said_by(logged, "a request loses its memory; the line ends with the preemption count")
     lines += kit.said_by(size, f"the cache holds {kit.n(size.value)} tokens" if size else "")
-    where = f", as {source} counts" if source else ""
+    where = f" according to {source}" if source else ""
     return [
         kit.finding(
             f"{kit.n(count)} {'preemption' if count == 1 else 'preemptions'}{where}: running requests lost their memory, and their prompts and partial answers were recomputed",

@@ -1,4 +1,4 @@
-"""CD508: several engines with caches of their own, and requests of one conversation go to any of them."""
+"""CD508: several engines have separate caches, and requests of one conversation go to any engine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MOST = 0.5
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:
-    """Say what lines, counters and responses show of it; a note where no response proves it."""
+    """Report the evidence of lines, counters and responses; only a note if no response proves it."""
     engines = _engines(session)
     if engines < 2:
         return []
@@ -28,7 +28,7 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     return [
         kit.finding(
             f"{kit.n(engines)} engines have separate caches, and requests are spread over them{seen}",
-            "A prompt finds only tokens that the same engine computed. A long conversation that changes engines is computed in full once per engine; later that engine's cache has only an older turn. Many short conversations lose the most.",
+            "A prompt finds only tokens that the same engine computed. A long conversation that changes engines is computed in full once per engine; later each engine's cache has only an older turn. Many short conversations lose the most.",
             [
                 kit.Remedy(
                     "Send all requests of a conversation to one engine: the header X-data-parallel-rank selects the engine.",

@@ -1,4 +1,4 @@
-"""CD509: the log has no cache statistics, so that it says nothing about reuse."""
+"""CD509: the log has no cache statistics, so it shows nothing about reuse."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from cachedoctor.diagnosis.rules.measured import rolling
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:
-    """Say it where a line switches them off, or where requests were answered and no statistics came."""
+    """Report it if a line switches statistics off, or if requests were answered and no statistics came."""
     if any(isinstance(p, kit.SamplePeriod) for p in session.periods):
         return []
     several, disabled = session.settings.get("stats_off"), session.settings.get("stats_disabled")

@@ -1,4 +1,4 @@
-"""CD510: caching works, and almost nothing is reused: the prompts do not share their beginning, or seem not to."""
+"""CD510: caching works, but almost nothing is reused: the prompts do not share their beginning, or seem not to."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MANY = 20
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:
-    """Say it where given bodies prove it, or where prompts are long, room is ample, and nothing else explains it."""
+    """Report it if given bodies prove it, or where prompts are long, room is ample, and nothing else explains it."""
     if rolling.caching(session) is False:
         return []
     found, shared = rolling.stretches(session), shared_beginnings.judged(session)
@@ -81,7 +81,7 @@ def _part(session: kit.Session, found: list[TrafficStretch]) -> list[kit.Session
 def _average(session: kit.Session, stretch: TrafficStretch, computed: int, requests: int) -> kit.SessionFinding:
     words = kit.FindingText(
         f"{rolling.percent(1 - stretch.share)} of the prompt tokens were computed, about {kit.n(computed / requests)} of {kit.n(stretch.prompt)} per "
-        f"request, although all of them fit into the cache; the log cannot show whether they were new text ({stretch.said})",
+        f"request, although all of them fit into the cache; the log cannot show whether these tokens were new text ({stretch.said})",
         "The hit rate is an average: a client that reuses all its prompts hides a client that changes the beginning of each prompt. First requests of conversations and prompts with new text look the same in the log and are fine.",
         [*([] if session.counters else [_HISTOGRAMS]), *rolling.experiment()[1:]],
         [
@@ -153,7 +153,7 @@ def _note(session: kit.Session, stretch: TrafficStretch, size: int | None) -> ki
         *([] if fits else ["they were evicted before they were needed again"]),
     ]
     words = kit.FindingText(
-        f"{length} reused {little}{', although prefix caching is on' if on else ''} ({stretch.said}): either {', or '.join(causes)}; the log cannot show which",
+        f"{length} reused {little}{', although prefix caching is on' if on else ''} ({stretch.said}); possible causes: {', or '.join(causes)}",
         "If the prompts are unrelated, they share nothing, and there is nothing to fix. A client that changes the beginning of every prompt (a time, a counter, a "
         "new tool list) looks the same. A cache salt, a LoRA adapter, another image, and a router that spreads requests look the same as well; the log shows none of these."
         + _more(session, stretch, size, fits),
@@ -184,7 +184,7 @@ def _ruled_out(session: kit.Session, stretch: TrafficStretch, size: int | None) 
     if rolling.caching(session):
         found.append(kit.RuledOut("prefix-caching-off", "prefix caching is on"))
     if size and stretch.prompt and session.memory != "hybrid":
-        length = f"the prompts are {stretch.prompt / size:.0f} blocks of {kit.n(size)} tokens long"
+        length = f"the average prompt fills {stretch.prompt / size:.0f} blocks of {kit.n(size)} tokens"
         found.append(kit.RuledOut("block-granularity", length))
     if kv_proof.kept(session):
         found.append(kit.RuledOut("kv-pressure", "KV events: almost nothing was evicted"))

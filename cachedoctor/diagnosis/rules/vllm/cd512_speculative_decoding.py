@@ -1,4 +1,4 @@
-"""CD512: the drafting model makes every reuse end a block earlier."""
+"""CD512: speculative decoding makes every reuse end one block earlier."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from cachedoctor.diagnosis.rules.measured import rolling
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:
-    """Say it where such a method is used, caching is on and prompts were computed."""
+    """Report it if such a method is used, caching is on and prompts were computed."""
     method = session.settings.get("speculative")
     kept = session.settings.get("block_drop_off") is not None or _looks_ahead(session)
     if method is None or kept or rolling.caching(session) is False or not rolling.traffic(session):

@@ -7,7 +7,7 @@ from cachedoctor.diagnosis.rules.measured import rolling
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:
-    """Say it where vLLM warns of it."""
+    """Report it if vLLM warns of it."""
     merged = session.settings.get("system_merged")
     if merged is None or rolling.caching(session) is False:
         return []

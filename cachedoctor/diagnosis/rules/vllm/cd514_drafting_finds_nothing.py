@@ -1,4 +1,4 @@
-"""CD514: in two versions a drafting model on layers with a sliding window makes every look-up fail, without a word."""
+"""CD514: in two versions, a drafting model with sliding-window layers makes every lookup fail without a message."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from cachedoctor.knowledge.builds import is_sliding
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:
-    """Say it where version, drafting model and layers are those of the fault, and nothing was reused."""
+    """Report it if version, drafting model and layers match the fault, and nothing was reused."""
     method, arch = session.settings.get("speculative"), session.settings.get("architecture")
     broken = session.since("0.21") is True and session.since("0.23") is False
     if not broken or method is None or arch is None or not is_sliding(str(arch.value)):

@@ -1,4 +1,4 @@
-"""CD515: blocks of a sliding window that nobody needs any more evict prompts that there is room for."""
+"""CD515: unused blocks of a sliding window evict prompts although the cache has space for them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LOST = 0.5
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:
-    """Say it where prompts that are known to share most were not found though the cache has room for them."""
+    """Report it if prompts that share most of their text were not found, though the cache has space for them."""
     arch, size = session.settings.get("architecture"), session.setting("kv_tokens")
     if arch is None or not is_sliding(str(arch.value)) or session.since("0.29") is not False:
         return []
@@ -39,9 +39,9 @@ def _there(session: kit.Session) -> float | None:
 def _note(session: kit.Session, stretch: TrafficStretch, there: float) -> kit.SessionFinding:
     size, arch = session.settings["kv_tokens"], session.settings["architecture"]
     return kit.finding(
-        f"prompts were evicted although there is room for them: a cache of {kit.n(size.value)} tokens could have held {rolling.percent(there)} of the "
-        f"given request bodies ({stretch.said})",
-        "Sliding-window layers free blocks while a prompt is still being computed. Up to 0.28 freed blocks go to the end of the queue that all layers share. Every new prompt then evicts blocks of other prompts, even if only a quarter of the cache is used.",
+        f"prompts were evicted although there is room for them: a cache of {kit.n(size.value)} tokens is large enough to reuse {rolling.percent(there)} of the "
+        f"text in the given request bodies ({stretch.said})",
+        "Sliding-window layers free blocks while a prompt is still being computed. Up to 0.28, freed blocks go to the end of the queue that all layers share. Every new prompt then evicts blocks of other prompts, even if only a quarter of the cache is used.",
         _remedies(session),
         references=[
             "https://github.com/vllm-project/vllm/issues/48435",

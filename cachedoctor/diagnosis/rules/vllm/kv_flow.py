@@ -1,4 +1,4 @@
-"""How much went through the KV cache of a vLLM server, and whether its requests fall into two groups."""
+"""The tokens that passed through the KV cache of a vLLM server, and whether its requests form two groups."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LOW = 0.5
 
 
 class KvFlow(msgspec.Struct, frozen=True):
-    """What went through a cache, and what came back."""
+    """Tokens that passed through a cache, and tokens that were reused."""
 
     written: int
     """Tokens that went through the cache."""
@@ -27,7 +27,7 @@ class KvFlow(msgspec.Struct, frozen=True):
 
 
 def overflow(session: Session) -> KvFlow | None:
-    """The first stretch of traffic with little reuse whose tokens exceed the cache by far; None where there is none."""
+    """The first stretch of traffic with little reuse whose tokens exceed the cache by far; None if there is none."""
     size = session.setting("kv_tokens")
     if not isinstance(size, int) or not size:
         return None
@@ -61,7 +61,7 @@ def _flows(session: Session) -> list[KvFlow]:
             or c.reused + (c.external_reused or 0) > _LOW * c.looked_up
         ):
             continue
-        found.append(KvFlow(c.computed, f"{c.path} counts {n(c.reused)} of {n(c.looked_up)} tokens reused", []))
+        found.append(KvFlow(c.computed, f"{c.path} counts {n(c.reused)} of {n(c.looked_up)} tokens as reused", []))
     return found
 
 
@@ -93,7 +93,7 @@ class RequestGroups(msgspec.Struct, frozen=True):
 
 
 def groups(session: Session) -> Iterator[tuple[RequestGroups, str]]:
-    """Yield the groups that dumps of /metrics and responses show, and where they stand."""
+    """Yield the groups that dumps of /metrics and responses show, with their source."""
     for counted in session.counters:
         if (found := _counted(counted)) is not None:
             yield found, counted.path

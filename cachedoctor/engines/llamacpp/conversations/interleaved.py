@@ -1,4 +1,4 @@
-"""Separates conversations that share a head, and prompts that are not turn of any conversation."""
+"""Separates conversations that share a head, and finds prompts that are not a turn of any conversation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SAME_PLACE = 24
 
 
 class InterleavedTurn(msgspec.Struct, gc=False):
-    """A request of what is taken for one conversation, and what the slot held after it."""
+    """A request of an assumed conversation, and the length of the slot's content after it."""
 
     request: Request
     total: int
@@ -27,7 +27,7 @@ class InterleavedTurn(msgspec.Struct, gc=False):
 
 
 class TurnReading(msgspec.Struct):
-    """Turns read as several conversations."""
+    """Turns that are read as several conversations."""
 
     parties: list[list[InterleavedTurn]]
     returns: int
@@ -39,14 +39,17 @@ class TurnReading(msgspec.Struct):
 
     @property
     def holds(self) -> bool:
-        """The lengths leave no other reading: where no prompt is longer than all before it, one client may drop old
-        text, and any prompt of about one length seems to continue some other."""
+        """Whether the lengths exclude other readings.
+
+        If no prompt is longer than all earlier ones, one client may have dropped old text, and any prompt of about the
+        same length seems to continue some other prompt.
+        """
         certain = self.returns >= RETURNS and self.sure >= 1
         return certain and (self.longest >= 1 or self.returns >= len(self.parties))
 
 
 def part_apart(first: list[InterleavedTurn], second: list[InterleavedTurn]) -> bool:
-    """Whether two turns, each with the one before it, part at two places from that: those of one head part at one."""
+    """Whether two turns diverge from their previous turns at different places: with one head it is one place."""
     one, other = _place(*first), _place(*second)
     return one is not None and other is not None and abs(one - other) > 2 * _SAME_PLACE
 
@@ -58,7 +61,7 @@ def _place(before: InterleavedTurn, turn: InterleavedTurn) -> int | None:
 
 
 def read(turns: list[InterleavedTurn]) -> TurnReading | None:
-    """Read turns as several conversations with one head; None when they are not."""
+    """Read turns as several conversations with one head; None if they are not."""
     reading = TurnReading([[turns[0]]], 0, 0)
     last, head = reading.parties[0], None
     for turn in turns[1:]:
@@ -105,7 +108,7 @@ TURNS_AGAIN = 0.8
 
 
 class OneShot(msgspec.Struct, gc=False):
-    """A prompt that shared no more than its head with what the slot held."""
+    """A prompt that shared only its head with the slot's content."""
 
     index: int
     head: int | None
@@ -116,7 +119,7 @@ class OneShot(msgspec.Struct, gc=False):
 
 
 class CommonHeads:
-    """The prompts of a session that part from each other after a common head."""
+    """The prompts of a session that diverge after a common head."""
 
     def __init__(self) -> None:
         self._seen: deque[OneShot] = deque(maxlen=4 * WINDOW)
@@ -124,9 +127,9 @@ class CommonHeads:
         """Common prefixes after which separate prompts were seen."""
 
     def note(self, diverged: OneShot, *, roomy: bool = False) -> list[OneShot]:
-        """Take a prompt; returns those of its head when they are separate prompts, else none.
+        """Add a prompt; returns the prompts with its head if they are separate prompts, otherwise none.
 
-        ``roomy``: the RAM cache has kept all that left a slot, so that a chat would not be lost with it.
+        ``roomy``: the RAM cache has kept the content of every reused slot, so it would still contain the chat.
         """
         self._seen.append(diverged)
         if diverged.head is None:
@@ -144,7 +147,7 @@ class CommonHeads:
         return alike
 
     def separate(self, head: int) -> bool:
-        """Whether prompts that part after this head are separate ones."""
+        """Whether prompts that diverge after this head are separate prompts."""
         return any(abs(head - known) <= SAME_PLACE for known in self._separate)
 
     def _alike(self, head: int) -> list[OneShot]:

@@ -1,7 +1,7 @@
-"""Joins requests to conversations, and divides conversations that were taken for one.
+"""Assigns requests to conversations, and divides conversations that were wrongly joined.
 
-A prompt of 2,100 tokens on a slot that holds 2,040 is the next turn of what the slot holds; 20,000 of 22,600 tokens in
-common, and another conversation that ended at 23,099, is a turn of that one.
+A prompt of 2,100 tokens on a slot with 2,040 tokens is the next turn of the slot's conversation. If a prompt of 22,600
+tokens shares 20,000 with the slot, and another conversation ended at 23,099 tokens, it is a turn of that conversation.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SPAN = 64
 
 
 class Taken(msgspec.Struct, frozen=True):
-    """Another conversation took the copy of one out of the RAM cache, which no longer holds it."""
+    """Another conversation took this one's copy out of the RAM cache, which no longer contains it."""
 
     prefix: int
     """Tokens at which the two diverge."""
@@ -73,7 +73,7 @@ class Thread:
 
 
 class Lengths(msgspec.Struct, frozen=True, gc=False):
-    """What of a request tells whose turn it is, in tokens."""
+    """The lengths of a request that show which conversation it continues, in tokens."""
 
     prompt: int | None
     cached: int | None
@@ -106,7 +106,7 @@ Found = tuple[Thread | None, int]
 
 
 class Moved(msgspec.Struct):
-    """A request that was judged as a turn of the wrong conversation."""
+    """A request that was assigned to the wrong conversation."""
 
     turn: InterleavedTurn
     thread: int
@@ -159,7 +159,7 @@ def _parts_at(thread: Thread, lcp: int) -> bool:
 
 
 def keeps_all(request: Request) -> bool:
-    """Whether a prompt kept what the slot held, or another slot: no turn of another conversation does."""
+    """Whether a prompt kept all of its slot's content, or of another slot's; turns of other conversations do not."""
     if request.reference_lcp is not None and request.reference_lcp == request.reference_tokens:
         return True
     held, lcp = request.held_tokens, request.common_prefix_tokens
@@ -167,7 +167,7 @@ def keeps_all(request: Request) -> bool:
 
 
 def lengths_of(request: Request) -> Lengths:
-    """The same of a request that has ended."""
+    """The lengths of a request that has ended."""
     return Lengths(
         request.prompt_tokens, request.cached_tokens, request.common_prefix_tokens, request.lcp_exact,
         request.held_tokens, request.held_thread, request.f_keep, request.first_line,
@@ -188,7 +188,7 @@ class Conversations:
         """It is proven that longer prompts without a common prefix were other conversations here."""
 
     def take_copy(self, id: int, prefix: int, mark: Mark) -> None:
-        """Note that another conversation, which shares ``prefix`` tokens, took this one's copy out of the RAM cache."""
+        """Note that another conversation, with a common prefix of ``prefix`` tokens, took this one's RAM copy."""
         thread = self._threads.get(id)
         if thread is not None and prefix < thread.total - KEPT:
             thread.taken = Taken(prefix, mark)
@@ -205,12 +205,12 @@ class Conversations:
         return thread is not None and thread.turns == 1 and thread.recent[0].request.seen.fresh
 
     def by_total(self, total: float, slack: float, before: int) -> Thread | None:
-        """Return the newest thread that had ended near ``total`` tokens before line ``before``."""
+        """Return the newest thread that ended near ``total`` tokens before line ``before``."""
         near = [t for t in self._threads.values() if abs(t.total - total) <= slack and t.ended < before]
         return max(near, key=lambda t: t.last, default=None)
 
     def by_turn(self, total: float, slack: float, before: int) -> Thread | None:
-        """Return the thread of which one of the last turns had ended near ``total`` tokens before line ``before``."""
+        """Return the thread that has a recent turn which ended near ``total`` tokens before line ``before``."""
         turns = (
             (turn.request.index, thread)
             for thread in self._threads.values()
@@ -220,7 +220,7 @@ class Conversations:
         return max(turns, key=lambda found: found[0], default=(0, None))[1]
 
     def by_reuse(self, cached: int, before: int) -> Thread | None:
-        """Return the newest thread of which so much could be reused: all, or up to the end of its last prompt."""
+        """Return the newest thread that could reuse ``cached`` tokens: all, or up to the end of its last prompt."""
         found = self.by_total(cached, UNSEEN, before)
         if found is not None:
             return found
@@ -228,10 +228,10 @@ class Conversations:
         return max(near, key=lambda t: t.last, default=None)
 
     def came_back(self, cached: int, before: int) -> list[Moved]:
-        """Divide a conversation whose earlier turn came back from the RAM cache in a log that hides it.
+        """Divide a conversation if its earlier turn came back from the RAM cache and the log hides this.
 
-        All that a turn had left in its slot was reused, and no conversation is known to have ended there: the turn that
-        was taken for the next one was another's. Returns the requests that had been judged as turns of it.
+        All that this turn left in its slot was reused, and no known conversation ended there: the turns after it belong
+        to another conversation. Returns the requests of these turns.
         """
         if self.by_reuse(cached, before) is not None:
             return []
@@ -240,7 +240,8 @@ class Conversations:
     def stayed(self, thread: Thread, length: int, slot: int, before: int) -> list[Moved]:
         """Divide a conversation whose turn of ``length`` tokens stayed in its slot and is continued there now.
 
-        The turns after it, which began in other slots with none of it, were another's. Returns them.
+        The later turns, which began in other slots without any of its text, belong to another conversation. Returns
+        these.
         """
         ends = [
             at
@@ -257,12 +258,12 @@ class Conversations:
     def split(
         self, total: float, slack: float, before: int, *, reused: bool = False, file: bool = False
     ) -> tuple[Thread | None, list[Moved]]:
-        """Divide a conversation from one that was taken for it: RAM gave back what it held before.
+        """Divide two conversations that were joined: the RAM cache restored the content of an earlier turn.
 
-        ``reused``: ``total`` is what was reused of it, which may end at a checkpoint before its reply.
-        ``file``: a file gave it back, for which no server searches: the slot may have been erased in between.
-        Returns the thread that ended near ``total`` tokens before line ``before``, and the requests that were judged as
-        its next turns.
+        ``reused``: ``total`` is the number of reused tokens, which may end at a checkpoint before the reply.
+        ``file``: a file restored the content, and no server searches files: the slot may have been erased in between.
+        Returns the thread that ended near ``total`` tokens before line ``before``, and the requests that were joined to
+        it as its next turns.
         """
         near = [
             (turn.request.index, thread, at)
@@ -282,7 +283,7 @@ class Conversations:
         return thread, [moved for moved in divided if moved.turn.request.last_line < before]
 
     def goes_on(self, id: int | None, length: int | None, prefix: int | None, cached: int | None) -> Thread | None:
-        """Return the conversation whose text a slot held, ``length`` tokens, if a prompt kept nearly all of it."""
+        """Return the conversation whose text a slot contained, ``length`` tokens, if a prompt kept nearly all of it."""
         if id is None or not length:
             return None
         least, reused = length - (length // 4 if length < 4 * KEPT else KEPT), cached or 0
@@ -292,7 +293,7 @@ class Conversations:
     def join(self, request: Lengths, elsewhere: Iterable[int | None] = ()) -> Found:
         """Find the conversation that the request continues.
 
-        ``elsewhere``: those whose text another slot holds; a request that continued one would have gone there.
+        ``elsewhere``: conversations whose text is in another slot; a request that continues one would use that slot.
         """
         prompt, cached, lcp, length = request.prompt, request.cached or 0, request.prefix, request.held
         held = None if request.held_thread is None else self._threads.get(request.held_thread)
@@ -353,7 +354,7 @@ class Conversations:
         ]
 
     def record(self, request: Request, thread: Thread, total: int) -> None:
-        """Note the end of a request of ``thread``, whose slot now holds ``total`` tokens."""
+        """Note the end of a request of ``thread``, whose slot now contains ``total`` tokens."""
         threads, before, prompt = self._threads, thread.total, request.prompt_tokens
         threads[thread.id] = threads.pop(thread.id, thread)  # the one used last stands last
         thread.changed_head = thread.unsaved = False
@@ -458,12 +459,12 @@ class Conversations:
 
     @staticmethod
     def take_back(moved: Moved, again: Request) -> None:
-        """Remember a request as it was judged again."""
+        """Store a request with its new verdict."""
         moved.turn.request = again
 
     @staticmethod
     def replace_last(request: Request, thread: Thread) -> Request:
-        """Remember the last request of ``thread`` as it is now."""
+        """Store the last request of ``thread`` as it is now."""
         thread.recent[-1].request = request
         return request
 
@@ -482,7 +483,7 @@ class Conversations:
         )
 
     def open(self, slot: int) -> Thread:
-        """Begin a thread; the one unused for longest makes room."""
+        """Begin a thread; if there are too many, the one unused for longest is forgotten."""
         if len(self._threads) >= MAX_THREADS:
             del self._threads[next(iter(self._threads))]
         thread = Thread(self._next, 0, 0, slot)

@@ -118,7 +118,7 @@
     };
 
     const say = () => {
-      const missing = total > rows.length ? ` The ${number(rows.length)} that lost most are in this page, of ${number(total)}; cachedoctor analyze LOG -o requests.csv has all of them.` : "";
+      const missing = total > rows.length ? ` This page has only the ${number(rows.length)} of ${number(total)} requests with the most lost tokens; cachedoctor analyze LOG -o requests.csv writes all requests.` : "";
       const shown = Math.min(limit, found.length);
       byId("shown").textContent = `${number(found.length)} of ${number(rows.length)} requests match` + (shown < found.length ? `, ${number(shown)} of them shown.` : ".") + missing;
       more.hidden = shown >= found.length;
