@@ -14,7 +14,8 @@ MarkName = Literal[
     "bad_batch", "cached", "check", "checkpoint_failed", "compared", "cut", "dropped", "erased", "error", "evicted",
     "failed", "forced", "idle_cleared", "idle_saved", "lora", "n_past", "new", "old", "positions", "prompt",
     "ram", "ram_candidate", "ram_copy", "ram_failed", "ram_taken", "ram_unsearched", "release", "restored",
-    "select", "shift", "slept", "slot_copy", "slot_erased", "slot_file", "stale", "start", "timing", "too_large",
+    "select", "shift", "slept", "slot_copy", "slot_erased", "slot_file", "slot_purged", "stale", "start", "timing",
+    "too_large",
 ]  # fmt: skip
 """Names of the lines of a request that are kept as evidence."""
 
@@ -55,6 +56,7 @@ SIGNS: dict[SignName, Sign] = {
     "evicted": Sign("a prompt was evicted from the RAM cache", of_loss=True, is_mark=True),
     "too_large": Sign("a prompt did not fit into the RAM cache", of_loss=True, is_mark=True),
     "slot_erased": Sign("the slot was emptied over the API", of_loss=True, is_mark=True),
+    "slot_purged": Sign("the slot of the conversation was emptied to make room", of_loss=True, is_mark=True),
     "symptom": Sign("nothing was reused, or a long prompt is under way, and the lines with the reason are missing"),
     "error": Sign("the request failed"),
     "shift": Sign("the context was shifted, in this request or the previous request"),

@@ -24,6 +24,8 @@ SAVED = 0.5
 """Share of a slot's content: if a prompt keeps less of it, it is saved to the RAM cache first (b6751 and newer)."""
 SHORT = 0.25
 """Longest side request, as a share of the conversation's length."""
+EVEN = 0.25
+"""Share by which a single prompt is longer than the longest one before it at most."""
 EARLY = 0.5
 """Share: a common prefix below this share of reference and prompt ends early."""
 
@@ -38,8 +40,8 @@ class Remembered(Protocol):
     """A slot was chosen by its age although it held more than half of a prompt, without a RAM cache: the similarity that
     the server requires is high."""
     in_turn: bool
-    """A conversation went on, or a prompt was shorter than the one before it in its slot: they do not just come in the
-    order of their lengths."""
+    """A conversation went on, or may have behind a longer prompt of another one in its slot: prompts do not just come in
+    the order of their lengths."""
     files: bool
     """Slots were filled from files."""
     emptied: bool
@@ -52,8 +54,17 @@ class Remembered(Protocol):
     def beside(self, request: Request) -> list[Request]:
         """Return the requests that other slots processed during this request."""
 
+    def taker(self, turn: Request) -> Request | None:
+        """Give the request that its slot served next after an earlier one; None if that is not known."""
+
     def ended_at(self, length: int, slack: int, before: int) -> bool:
         """Whether a request with a number below ``before`` left a slot at this length, or up to ``slack`` below it."""
+
+    def longest_single(self, thread: int | None) -> int:
+        """Tokens of the longest single prompt of another thread, where most that never went on are one; else 0."""
+
+    def first_prompt(self, thread: int | None) -> int:
+        """Tokens of the first prompt of a thread; 0 if it is not known."""
 
     def is_settled(self, thread: int | None, code: str) -> bool:
         """Whether a rule has decided what it left open in a conversation."""
@@ -157,7 +168,9 @@ class RuleContext:
         kept = "slot_copy" in r.marks
         elsewhere = self.elsewhere = kept and bool(lost) and r.reference_lcp == r.reference_tokens
         """Another slot held the whole last turn of this conversation, and was not chosen."""
-        taken = bool(lost) and own is False and r.thread_turn > 0 and not (kept or _returned(r) or self.forked)
+        # some builds empty the slot of a further answer at its end
+        other = own is False or (own is None and bool(lost) and self.by_answer)
+        taken = bool(lost) and other and r.thread_turn > 0 and not (kept or _returned(r) or self.forked)
         self.slot_taken = (taken or elsewhere) and not r.uncached
         """A known thread came back to a slot with another's content, nothing from RAM helped, and it lost by it: by its
         text, where that is known, its beginning was still the same."""
@@ -170,6 +183,26 @@ class RuleContext:
     def beside(self, request: Request) -> list[Request]:
         """Return the requests that other slots processed during an earlier request."""
         return [] if self._remembered is None else self._remembered.beside(request)
+
+    @property
+    def is_behind_first(self) -> bool:
+        """Whether the prompt diverges from its last turn behind the whole first prompt of its conversation.
+
+        A template writes some tokens after that prompt, which do not count.
+        """
+        first = 0 if self._remembered is None else self._remembered.first_prompt(self.request.thread)
+        return self.own_slot is True and 0 < first < (self.lcp or 0) - FRAME
+
+    @property
+    def taker(self) -> Request | None:
+        """The request that took the slot of this conversation's last turn; the one before this one if that is not known."""
+        found = None if self._remembered is None or not self.history else self._remembered.taker(self.history[-1])
+        return self.slot_before if found is None or found.index >= self.request.index else found
+
+    @property
+    def by_answer(self) -> bool:
+        """Whether a further answer to one request (n > 1) took the slot: what that overwrites is not saved to RAM."""
+        return bool(self.history) and self.taker is not None and self.taker.parent is not None
 
     @property
     def returns(self) -> bool:
@@ -193,6 +226,17 @@ class RuleContext:
         """Whether slots of this server are known to lose what they hold, and none of it was reused here: not even the few
         tokens that prompts of one template have in common, which another conversation in the slot leaves."""
         return self._remembered is not None and self._remembered.emptied and not self.request.cached_tokens
+
+    @property
+    def is_one_off(self) -> bool:
+        """Whether only lengths make it a turn of a conversation that never went on, on a server of single prompts: one of
+        them is longer than an earlier one by chance."""
+        past = self._remembered
+        if past is None or self.known or self.request.text_lcp is not None:
+            return False
+        if (self.request.prompt_tokens or 0) > (1 + EVEN) * past.longest_single(self.request.thread):
+            return False
+        return not any(turn.outcome == "reused" for turn in self.history)
 
     @property
     def is_doubtful(self) -> bool:

@@ -46,7 +46,7 @@ def goes_on_earlier(s: kit.RuleContext) -> bool:
 
 def copy_refused(s: kit.RuleContext) -> bool:
     """The thread's last state was saved to RAM but not restored: the new prompt does not match it."""
-    r, facts, before = s.request, s.facts, s.slot_before
+    r, facts, before = s.request, s.facts, s.taker
     if r.ram_refused:
         return True
     if not s.setup.ram_keeps_all or r.restored_from_ram:
@@ -158,6 +158,23 @@ def _part_alike(before: kit.Request, after: kit.Request) -> bool:
     """Whether two prompts part near their end, at one place."""
     place = after.common_prefix_tokens or 0
     return place >= LATE * (after.prompt_tokens or 0) and abs((before.common_prefix_tokens or 0) - place) <= SAME_PLACE
+
+
+def moves_on(s: kit.RuleContext) -> bool:
+    """Whether three prompts in a row of a growing conversation diverge from the one before, each further back.
+
+    Text that is sent behind the history does so; a head does not.
+    """
+    turns = [*s.history[-2:], s.request]
+    if len(turns) < 3 or s.own_slot is not True or any(turn.held_thread != turn.thread for turn in turns):
+        return False
+    places, sizes = [turn.common_prefix_tokens or 0 for turn in turns], [turn.prompt_tokens or 0 for turn in turns]
+    return min(places) > 0 and all(b > a + SAME_PLACE for found in (places, sizes) for a, b in pairwise(found))
+
+
+def in_history(s: kit.RuleContext) -> bool:
+    """Whether the prompt diverges behind the head of its conversation, even if in its first half."""
+    return s.is_behind_first or moves_on(s)
 
 
 def in_first_prompt(s: kit.RuleContext) -> bool:

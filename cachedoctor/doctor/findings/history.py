@@ -73,6 +73,8 @@ MAX_THREADS = 64
 """Threads remembered per session, as the tracker remembers them; the one unused for longest is forgotten."""
 _UNEXPLAINED = frozenset({"CD901"})
 """Codes that name no cause."""
+ONE_OFFS = 3
+"""Conversations of one prompt from which on such prompts are taken for usual."""
 RECENT = 64
 """Requests after which a request is not reported again; of older requests only the last of each slot is remembered."""
 
@@ -86,6 +88,8 @@ class FindingHistory(msgspec.Struct, gc=False):
     slots: dict[int, Request] = msgspec.field(default_factory=dict)
     """The last request of each slot."""
     speed: PromptSpeed = msgspec.field(default_factory=PromptSpeed)
+    firsts: dict[int, int] = msgspec.field(default_factory=dict)
+    """Tokens of the first prompt of each of these threads."""
     latest: int | None = None
     """Thread that was used last; it is the last one in ``threads``."""
     known: set[int] = msgspec.field(default_factory=set)
@@ -98,18 +102,20 @@ class FindingHistory(msgspec.Struct, gc=False):
     strict: bool = False
     """The server does not choose slots by a similarity that others choose them by."""
     in_turn: bool = False
-    """A conversation went on, or a prompt was shorter than the one before it in its slot."""
+    """A conversation went on, or may have behind a longer prompt of another one in its slot."""
     files: bool = False
     """Slots were filled from files."""
     emptied: bool = False
     """A slot that only one conversation used had lost what that goes on with, by its text, and no line shows why."""
+    one_offs: bool = False
+    """Most conversations that never went on are single prompts."""
     weighed: dict[int, int] = msgspec.field(default_factory=dict)
     """What the last requests say, by number: tokens of conversations that came back, negative of prompts that had
     changed."""
     balance: int = 0
     """Sum of what all requests say; below 0 the client changes its prompts more than conversations come back."""
-    told: tuple[bool, ...] = (False, False, False, False)
-    """What the rules knew of ``doubts``, ``in_turn``, ``files`` and ``emptied`` when they were asked last."""
+    told: tuple[bool, ...] = (False, False, False, False, False)
+    """What the rules knew of ``doubts``, ``in_turn``, ``files``, ``emptied`` and ``one_offs`` when asked last."""
 
     @property
     def doubts(self) -> bool:
@@ -123,14 +129,16 @@ class FindingHistory(msgspec.Struct, gc=False):
             self.balance += tokens
             if len(self.weighed) > RECENT:
                 del self.weighed[next(iter(self.weighed))]
-        known = self.doubts, self.in_turn, self.files, self.emptied
+        known = self.doubts, self.in_turn, self.files, self.emptied, self.one_offs
         if known == self.told:
             return []
         self.told = known
         return [
             one
             for one in self.recent
-            if self.weighed.get(one.index, 0) > 0 and one.lost_tokens and _still_changes(one, index)
+            if (self.weighed.get(one.index, 0) > 0 or "slot_purged" in one.marks)
+            and one.lost_tokens
+            and _still_changes(one, index)
         ]
 
     def remember(self, judged: Judged) -> None:
@@ -141,7 +149,8 @@ class FindingHistory(msgspec.Struct, gc=False):
             self.returns = self.returns or _changed_slots(request)
         self.in_turn = self.in_turn or (request.outcome == "reused" and request.thread_turn > 0)
         if last is not None and last.index < request.index:
-            self.in_turn |= 0 < (request.prompt_tokens or 0) < (last.prompt_tokens or 0)
+            goes_on = request.thread_turn > 0 and (request.reference_tokens or 0) <= (request.prompt_tokens or 0)
+            self.in_turn |= goes_on and 0 < (request.prompt_tokens or 0) < (last.prompt_tokens or 0)
         self.files = self.files or "slot_file" in request.marks
         self.emptied = self.emptied or (was_emptied(request) and _UNEXPLAINED.issuperset(judged.verdict.codes))
         if not self.strict and request.facts.setting("cache_ram_mib") == 0:
@@ -154,8 +163,20 @@ class FindingHistory(msgspec.Struct, gc=False):
         if thread is not None:
             turns = self.threads[thread] if thread == self.latest else self._use(thread)
             turns.append(judged)
+            if request.thread_turn == 0:
+                self.firsts[thread] = request.prompt_tokens or 0
             if len(turns) > 1 and turns[-2].request.index >= request.index:
                 _order(turns)
+            if len(turns) <= 2:
+                self.one_offs = self.longest_single() > 0
+
+    def longest_single(self, thread: int | None = None) -> int:
+        """Tokens of the longest single prompt of another thread, where most conversations that never went on are single
+        prompts: by chance, the next one is longer than another. Else 0."""
+        others = [turns for number, turns in self.threads.items() if number != thread]
+        single = [turns[0].request.prompt_tokens or 0 for turns in others if len(turns) == 1]
+        several = sum(len(turns) > 1 and not any(map(_goes_on, turns)) for turns in others)
+        return max(single) if len(single) >= max(ONE_OFFS, several + 1) else 0
 
     def _replace(self, request: Request) -> None:
         """Put a request that is judged again in the place of what it was."""
@@ -171,7 +192,9 @@ class FindingHistory(msgspec.Struct, gc=False):
         queue = self.threads.pop(thread, None)
         if queue is None:
             if len(self.threads) >= MAX_THREADS:
-                del self.threads[next(iter(self.threads))]
+                gone = next(iter(self.threads))
+                del self.threads[gone]
+                self.firsts.pop(gone, None)
             queue = deque(maxlen=WINDOW)
             self.met(thread)
         self.threads[thread] = queue
@@ -189,6 +212,10 @@ class FindingHistory(msgspec.Struct, gc=False):
             for one in self.threads.get(thread, ())
             if code in one.verdict.codes and _still_changes(one.request, request.index)
         ]
+
+    def first_prompt(self, thread: int | None) -> int:
+        """Tokens of the first prompt of a thread; 0 if it is not known."""
+        return 0 if thread is None else self.firsts.get(thread, 0)
 
     def is_settled(self, thread: int | None, code: str) -> bool:
         """Whether a rule decided what it had left open of a thread."""
@@ -234,12 +261,23 @@ class FindingHistory(msgspec.Struct, gc=False):
                 found.append(r)
         return found[::-1]
 
+    def taker(self, turn: Request) -> Request | None:
+        """Give the request that its slot served next after an earlier one; None if that is no longer known."""
+        if not self.recent or self.recent[0].index > turn.index:
+            return None
+        later = (r for r in self.recent if r.slot == turn.slot and r.index > turn.index)
+        return min(later, key=lambda r: r.index, default=None)
+
     def ended_at(self, length: int, slack: int, before: int) -> bool:
         """Whether a request with a number below ``before`` left a slot at this length, or up to ``slack`` below it."""
         return any(
             r.index < before and 0 <= length - (r.seen.released_tokens or 0) <= slack
             for r in (*self.recent, *self.slots.values())
         )
+
+
+def _goes_on(turn: Judged) -> bool:
+    return turn.request.outcome == "reused"
 
 
 def _still_changes(earlier: Request, index: int) -> bool:

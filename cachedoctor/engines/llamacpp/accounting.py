@@ -6,7 +6,7 @@ import math
 
 import msgspec
 
-from cachedoctor.engines.llamacpp.slot import SlotStretch
+from cachedoctor.engines.llamacpp.slot import ANSWER, SlotStretch
 from cachedoctor.knowledge import decision
 from cachedoctor.model import Between, Dropped, Facts, Outcome, Request
 from cachedoctor.model.observed import Observed, Progressed
@@ -199,6 +199,8 @@ def held_content(seen: Observed) -> SlotContent:
     """The slot's content by the lines before the first batch: its own, or a prompt from the RAM cache or a file."""
     choice = seen.choice
     tokens, thread = (0, None) if choice.t_last == -1 else (seen.held_tokens, seen.held_thread)
+    if thread == ANSWER and choice.selected_by == "lcp":
+        thread = None  # the client may have kept this answer
     if tokens is None:
         tokens = choice.saved
     keep = choice.found_keep

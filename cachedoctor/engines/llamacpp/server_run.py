@@ -17,7 +17,7 @@ from cachedoctor.engines.catalogue.scanner import Scanner
 from cachedoctor.engines.llamacpp.client_lines import Clients
 from cachedoctor.engines.llamacpp.conversations.join import SPAN
 from cachedoctor.engines.llamacpp.settle import ConversationMemory, Effects, settle, settle_unsearched
-from cachedoctor.engines.llamacpp.slot import IdleSave, RunMemory, Slot
+from cachedoctor.engines.llamacpp.slot import ANSWER, IdleSave, RunMemory, Slot
 from cachedoctor.engines.llamacpp.startup import Startup, StartupLine
 from cachedoctor.knowledge import builds
 from cachedoctor.knowledge.late_patterns import late
@@ -425,6 +425,8 @@ class ServerRun:
             self.set("kv_purged", True, mark, text=True)
         if slot.released:
             self.close(slot)
+        if slot.thread is not None:
+            self.past.purge(slot.thread, mark)
         self.empty(slot)
 
     # ---- the RAM prompt cache
@@ -673,7 +675,8 @@ class ServerRun:
                     incident.followed = True
             # refused before it touched the slot, whatever the release says (0 up to b6628)
             if seen.error is None or "cached" in seen.marks:
-                slot.hold(released, slot.thread if request.thread is None else request.thread)
+                before = slot.thread if request.parent is None else ANSWER
+                slot.hold(released, before if request.thread is None else request.thread)
         self._ended(request)
 
     def _apply(self, effects: Effects, slot: Slot) -> None:

@@ -71,6 +71,8 @@ class ConversationMemory(msgspec.Struct, gc=False):
     lengths: deque[int] = msgspec.field(default_factory=lambda: deque(maxlen=MAX_LENGTHS))
     erased: dict[int, Mark] = msgspec.field(default_factory=dict)
     """Conversation whose slot was erased over the API -> the line that says that it was emptied."""
+    purged: dict[int, Mark] = msgspec.field(default_factory=dict)
+    """Conversation whose idle slot was emptied to make room -> the line that says so."""
     idle_cleared: dict[int, tuple[Mark, IdleSave]] = msgspec.field(default_factory=dict)
     """Conversation whose idle slot was cleared -> the line that says so, and the copy in the RAM cache."""
     refused: dict[int | None, Mark] = msgspec.field(default_factory=dict)
@@ -110,6 +112,7 @@ class ConversationMemory(msgspec.Struct, gc=False):
             self.woken = False
             if effects.resumed is not None:
                 self.erased.pop(effects.resumed, None)
+                self.purged.pop(effects.resumed, None)
                 self.idle_cleared.pop(effects.resumed, None)
 
     def sleep(self, mark: Mark | None) -> None:
@@ -130,6 +133,13 @@ class ConversationMemory(msgspec.Struct, gc=False):
         if len(self.erased) >= _MAX_CLEARED:
             del self.erased[next(iter(self.erased))]
         self.erased[thread] = mark
+        self.eventful = True
+
+    def purge(self, thread: int, mark: Mark) -> None:
+        """Note whose text an idle slot held when it was emptied to make room."""
+        if len(self.purged) >= _MAX_CLEARED:
+            del self.purged[next(iter(self.purged))]
+        self.purged[thread] = mark
         self.eventful = True
 
     def refuse(self, thread: int, mark: Mark) -> None:
@@ -774,6 +784,9 @@ def _since_then(seen: Observed, thread: Thread | None, past: ConversationMemory,
     erased = None if thread is None else past.erased.get(thread.id)
     if erased is not None:
         marks = {**marks, "slot_erased": erased}
+    purged = None if thread is None else past.purged.get(thread.id)
+    if purged is not None:
+        marks = {**marks, "slot_purged": purged}
     if thread is not None and past.idle_cleared:
         found = past.idle_cleared.get(thread.id)
         if found is not None and seen.choice.found_keep is None:

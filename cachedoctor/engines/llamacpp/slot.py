@@ -53,6 +53,8 @@ MAX_CANDIDATES = 256
 """Prompts of the RAM cache that are listed for one request."""
 _MAX_DROPPED = 256
 """Dropped checkpoints remembered per slot; a conversation drops about one a turn once its list is full."""
+ANSWER = -1
+"""Stands for the conversation of a further answer to one request (n > 1): none, unless the client keeps that answer."""
 _MAX_STRETCHES = 64
 """Requests of a slot remembered since its content last came from elsewhere."""
 

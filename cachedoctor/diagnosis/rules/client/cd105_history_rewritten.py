@@ -61,7 +61,7 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
     if asked is not None:
         return from_prompts(s, asked)
     first = None if s.first is None else s.changed(*_KINDS) or _written_anew(s)
-    if s.early and not _goes_on(s) and (first is None or _another_had_slot(s)):
+    if s.early and not (_goes_on(s) or lengths.in_history(s)) and (first is None or _another_had_slot(s)):
         return None
     if first is not None:
         return _in_prompts(s, first)
@@ -78,7 +78,8 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
         or s.is_infill
     ):
         return None
-    again = (s.said_last("CD105") or sum(s.said_before("CD105")) >= 2) and not _wanted(s)
+    again = s.said_last("CD105") or sum(s.said_before("CD105")) >= 2 or (s.early and lengths.moves_on(s))
+    again = again and not _wanted(s)
     # A single edit or compaction was wanted: no fix would have saved it. Nor is a changed reply sent again as a whole.
     tokens = cost_of_change(s) if again and not _in_last_reply(s) else 0
     if again and (lengths.one_form(s) or lengths.cursor_moves(s) or s.is_settled("CD105")):
@@ -220,6 +221,8 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
             "fixed": _same_place(s),
             "below": s.server_lost if r.cut and r.seen.restored and s.server_lost >= SPAN_LEAST else None,
             "end": lengths.constant_end(s, 1),
+            "behind": s.is_behind_first,
+            "moves": lengths.moves_on(s),
             "two": bool(r.other_candidates) or _others(s),
             "compared": s.difference is not None,
         },
@@ -335,6 +338,10 @@ def _not_the_head(g: kit.MatchGroup) -> str:
     if f.get("place") and lcp < kit.EARLY * prompt:
         return "the prompts themselves show which message changed"
     if lcp < kit.EARLY * min(prompt, r.reference_tokens or prompt):
+        if f.get("behind"):
+            return "the change is behind all of the first prompt of this conversation"
+        if f.get("moves"):
+            return "the change is further on with each turn, and the head of a prompt does not grow"
         return "at first the change was near the end of the prompt; the conversation grew after the change"
     same = kit.n(f["lcp"]).replace("~", "about ")
     if r.prompt_tokens is None:

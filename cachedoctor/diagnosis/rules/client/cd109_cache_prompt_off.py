@@ -42,15 +42,18 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
     if (similarity or 0) < 0.5 or s.facts.at_least(6629) is False or r.shifted:
         return None
     kept_all = f_keep is not None and f_keep >= 0.9995
-    if not kept_all and s.facts.memory != "attention":
-        return None
     visible = _shows_forcing(s.facts)
+    # a memory that cannot go back is searched for a checkpoint where the prompt parts from the slot's content, and what
+    # comes of that is printed
+    searched = bool(r.seen.checks) or bool(r.restored)
+    if not kept_all and s.facts.memory != "attention" and (searched or not visible):
+        return None
     chosen = [h for h in s.history if h.seen.choice.selected_by == "lcp"]
     if not visible and (not kept_all or any(h.cached_tokens or (h.f_keep or 0) < 0.9995 for h in chosen)):
         return None  # f_keep is rounded and the memory hidden: only a row of such requests says something
     if visible and kept_all and s.facts.memory != "attention" and r.seen.checks:
         return None
-    sure = visible and _tells_adapters(s) and (s.facts.memory == "attention" or kept_all) and not r.seen.checks
+    sure = visible and _tells_adapters(s) and not r.seen.checks
     return kit.Match(s.lost, "high" if sure else "medium" if visible or chosen else "low")
 
 

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from cachedoctor.diagnosis.rules import advice, kit
-from cachedoctor.diagnosis.rules.slots.taken import ALTERNATE, CHANGED_HEAD, by_another_answer, other_held
+from cachedoctor.diagnosis.rules.slots.taken import ALTERNATE, CHANGED_HEAD, other_held
 from cachedoctor.knowledge import server_options
 
 STRICT = "strict"
 """Key of requests for which another slot held the conversation, and was not similar enough."""
+
 ANSWERS = "answers"
-"""Key of requests whose slot one of several answers to another prompt had taken."""
+"""Key of requests whose slot a further answer to one request had taken."""
 
 
 def decide(s: kit.RuleContext) -> kit.Match | None:
     """Fire when the reference is not what the slot held."""
     if s.elsewhere:
         return kit.Match(s.lost, "high", key=STRICT) if s.slot_taken else None
-    if by_another_answer(s) and other_held(s):
-        return kit.Match(s.lost, "high" if s.known else "medium", key=ANSWERS)
-    return kit.Match(s.lost, "medium" if s.steals >= 2 else "low") if other_held(s) else None
+    if not other_held(s):
+        return None
+    return kit.Match(s.lost, "medium" if s.steals >= 2 else "low", key=ANSWERS if s.by_answer else "")
 
 
 PROOF = kit.lines(
@@ -28,7 +29,7 @@ PROOF = kit.lines(
     kit.REUSED,
     kit.RECOMPUTED,
     most=2,
-    numbers=lambda s: {"unsure": s.steals < 2, "kept": s.request.reference_lcp},
+    numbers=lambda s: {"unsure": s.steals < 2, "kept": s.request.reference_lcp, "threads": s.threads},
 )
 
 
@@ -38,7 +39,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     if g.worst.key == STRICT:
         return _strict(g, f["kept"])
     if g.worst.key == ANSWERS:
-        return _answers(g)
+        return _answers(g, f["threads"])
     out = (
         [
             kit.RuledOut(
@@ -54,6 +55,27 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
         f"The slot held {kit.n(r.held_tokens)} tokens of another conversation when this conversation continued with a prompt of {kit.n(r.prompt_tokens)} tokens; its own {kit.n(r.reference_tokens)} cached tokens were gone.",
         [advice.cache_ram(g.session), advice.more_slots(g.session)],
         out,
+    )
+
+
+def _answers(g: kit.MatchGroup, threads: int) -> kit.FindingText:
+    """Say that each further answer to a request takes a slot."""
+    r, count = g.worst_request, max(threads, g.session.n_slots or 1) + 1
+    return kit.FindingText(
+        f"further answers to one request (n > 1) had taken slot {r.slot}: {kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}",
+        f"Each answer after the first needs a slot of its own (is_child = 1) and overwrites its content; the {kit.n(r.reference_tokens)} cached tokens of "
+        "this conversation were gone. The server does not save to RAM what a further answer overwrites.",
+        [
+            advice.slots(
+                g.session,
+                count,
+                f"Add slots for the further answers: one for each answer after the first ({count} slots here).",
+            ),
+            kit.Remedy(
+                "Or ask for fewer answers at once, or for one after the other: the second request reuses the prompt of the first."
+            ),
+        ],
+        [kit.RuledOut("prefix-diverges-early", "a further answer had used the slot of this conversation")],
     )
 
 
@@ -73,24 +95,6 @@ def _strict(g: kit.MatchGroup, kept: int) -> kit.FindingText:
             )
         ],
         [kit.RuledOut("prefix-diverges-early", "the prompt begins with the whole content of another slot")],
-    )
-
-
-def _answers(g: kit.MatchGroup) -> kit.FindingText:
-    """Say that several answers to one prompt take as many slots."""
-    r, slots = g.worst_request, (g.session.n_slots or 1) + 1
-    return kit.FindingText(
-        f"one of several answers to another prompt (n) had taken slot {r.slot}: {kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}",
-        f"Each further answer to a prompt takes a slot, and the server does not save what the slot held. The {kit.n(r.reference_tokens)} tokens of this conversation were overwritten.",
-        [
-            advice.slots(
-                g.session,
-                slots,
-                f"Use a slot for every conversation and one for each further answer ({slots} slots as a start).",
-            ),
-            kit.Remedy("Or ask for one answer at a time: without n each request uses one slot."),
-        ],
-        [kit.RuledOut("cache-ram-disabled", "the server does not save a slot that a further answer takes")],
     )
 
 

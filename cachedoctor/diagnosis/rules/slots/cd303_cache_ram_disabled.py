@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cachedoctor.diagnosis.rules import advice, kit
-from cachedoctor.diagnosis.rules.slots.taken import ALTERNATE, CHANGED_HEAD, by_another_answer, other_held
+from cachedoctor.diagnosis.rules.slots.taken import ALTERNATE, CHANGED_HEAD, other_held
 
 _STRICT = kit.RuledOut(
     "similarity-threshold",
@@ -13,9 +13,7 @@ _STRICT = kit.RuledOut(
 
 def decide(s: kit.RuleContext) -> kit.Match | None:
     """Fire when the cache is known to be off and its absence cost a returning conversation."""
-    if not other_held(s) or s.setup.ram != "off" or s.facts.at_least(6629) is False:
-        return None
-    if by_another_answer(s):
+    if not other_held(s) or s.setup.ram != "off" or s.facts.at_least(6629) is False or s.by_answer:
         return None
     sure = s.facts.said("cache_ram_mib") is not None and s.steals >= 1 and not s.is_strict
     return kit.Match(s.lost, "high" if sure else "medium")

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from cachedoctor.diagnosis.rules import advice, kit
+from cachedoctor.diagnosis.rules.slots.taken import is_single
 from cachedoctor.knowledge import server_options
 
 
 def decide(s: kit.RuleContext) -> kit.Match | None:
-    """Fire when a thread comes back to an empty slot after a purge, and nothing brought its prompt back."""
+    """Fire when a thread whose slot was purged comes back, and nothing brought its prompt back."""
     r = s.request
     purged = s.facts.said("kv_purged")
-    if purged is None or not s.lost or r.restored_from_ram or r.thread_turn == 0 or s.own_slot is True:
+    if "slot_purged" not in r.marks or purged is None or purged.line is None:
+        return None  # what was purged is of no use to others
+    if not s.lost or r.restored_from_ram or r.thread_turn == 0 or s.own_slot is True or is_single(s):
         return None
     if r.held_tokens:
         return None  # the slot held something: not emptied
-    if purged.line is None or purged.line > r.first_line:
-        return None
     return kit.Match(s.lost, "medium", found=kit.Mark(purged.line, purged.text))
 
 
@@ -83,6 +84,7 @@ RULE = kit.rule(
     decide,
     prove,
     say,
+    on=("slot_purged",),
     unless=("CD305",),
     alone=alone,
     stated=("purged",),

@@ -17,9 +17,14 @@ def other_held(s: RuleContext) -> bool:
     """The slot was taken; other rules decide whether a change of the prompt explains the loss."""
     if not s.slot_taken or s.request.seen.choice.t_last == -1 or s.is_infill:
         return False
-    if s.elsewhere or s.is_doubtful or s.is_emptied:
+    if s.elsewhere or s.is_doubtful or s.is_emptied or is_single(s):
         return False
     return not (_by_chance(s) or _shares_less(s) or _in_parallel(s))
+
+
+def is_single(s: RuleContext) -> bool:
+    """Whether it may be a single prompt, as most of this server are: nothing but its length makes it a turn."""
+    return s.is_one_off and s.request.seen.choice.selected_by == "lru"
 
 
 def _in_parallel(s: RuleContext) -> bool:
@@ -71,12 +76,6 @@ def side_request(s: RuleContext) -> bool:
         return False
     length = length_of(thief)
     return length is not None and length <= SHORT * (s.request.reference_tokens or 0)
-
-
-def by_another_answer(s: RuleContext) -> bool:
-    """Whether one of several answers to one prompt took the slot, which the server gives a slot each: what that held is not
-    saved to the RAM cache (measured on b9713 and b11549)."""
-    return s.slot_before is not None and s.slot_before.parent is not None
 
 
 def length_of(thief: Request) -> int | None:
