@@ -17,6 +17,7 @@ from cachedoctor.doctor.extras import body_fit, prompt_matching
 from cachedoctor.doctor.extras.body_fit import Joined
 from cachedoctor.doctor.extras.prompt_matching import GivenPrompts
 from cachedoctor.model import Mark
+from cachedoctor.prompts import separate_prompts
 from cachedoctor.prompts.prompt import Prompt
 
 OWN = sorted(path.parent for path in FIXTURES.rglob("requests.jsonl") if (path.parent / "server.log").exists())
@@ -260,7 +261,7 @@ def test_messages_that_are_rewritten_stay_one_conversation(tmp_path: Path, again
         [said_by("system", "ada"), sent],
         [said_by("system", "ada"), {"role": "user", "content": again + text}, said_by("assistant", "ok"), sent],
     )
-    assert prompt_matching._has_its_reply(first, second)
+    assert separate_prompts.has_its_reply(first, second)
 
 
 def test_another_question_behind_the_same_system_prompt_is_not_a_changed_one(tmp_path: Path) -> None:
@@ -268,5 +269,5 @@ def test_another_question_behind_the_same_system_prompt_is_not_a_changed_one(tmp
     first, second = bodies_of(
         tmp_path, [head, said_by("user", "one")], [head, said_by("user", "two"), reply, said_by("user", "three")]
     )
-    assert not prompt_matching._has_its_reply(first, second)
-    assert not prompt_matching._has_its_reply(first, first), "without a reply to it, it is the same request again"
+    assert not separate_prompts.has_its_reply(first, second)
+    assert not separate_prompts.has_its_reply(first, first), "without a reply to it, it is the same request again"

@@ -19,10 +19,10 @@ from cachedoctor.diagnosis.rules.kit import Match, RuleContext
 from cachedoctor.diagnosis.rules.replaying import Setup
 from cachedoctor.diagnosis.rules.slots import cd308_shared_prefix_steal as cd308
 from cachedoctor.diagnosis.rules.slots import taken
-from cachedoctor.doctor.extras import prompt_matching
 from cachedoctor.doctor.findings import groups
 from cachedoctor.doctor.findings.history import FindingHistory
 from cachedoctor.model import Facts, First, Judged, Mark, PromptDiff, Report, Request, Setting, Side, Verdict
+from cachedoctor.prompts import separate_prompts
 from cachedoctor.prompts.compare_prompts import DiffOptions, compare
 from cachedoctor.prompts.model_files import ModelFiles
 
@@ -449,4 +449,4 @@ def test_one_question_behind_rewritten_instructions_is_a_prompt_of_its_own(
     old, new = clock + RULES, (clock + new).replace("10:31:02", "10:35:44")
     a, b = (body({"messages": [{"role": "system", "content": c}, *t]}) for c, t in ((old, before), (new, after)))
     found = compare(a, b, ModelFiles().cutter, DiffOptions())
-    assert prompt_matching._is_new_version(found, a, b) is is_new
+    assert separate_prompts.is_asked_anew(found, a, b) is is_new

@@ -409,7 +409,7 @@ class Analyzer:
         session = self._sessions[request.session]
         if self._prompts is None:
             return self._diagnosis.examine(request, session)
-        turn = self._turn(request, session, self._prompts) if request.parent is None else None
+        turn = self._turn(request, session, self._prompts)
         request = _by_text(request, turn)
         judged = self._diagnosis.examine(request, session, None if turn is None else turn.difference)
         return self._asked_by(judged)

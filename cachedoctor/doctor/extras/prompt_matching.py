@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -14,9 +14,24 @@ from cachedoctor.doctor.extras.body_fit import Fit, Joined, Proof
 from cachedoctor.engines.llamacpp.accounting import NEAR
 from cachedoctor.inputs.metrics.responses import claim_of
 from cachedoctor.knowledge.texts import common_prefix, pieces
-from cachedoctor.model import CacheDoctorError, ClaimedRequest, ClientName, PromptDiff, Request, SentBodies, Session
-from cachedoctor.prompts import bare_texts, client_habits, compare_prompts, conversations, inputs, run_diff
-from cachedoctor.prompts.align.align import common_suffix
+from cachedoctor.model import (
+    CacheDoctorError,
+    ClaimedRequest,
+    ClientName,
+    PromptDiff,
+    Request,
+    SentBodies,
+    Session,
+)
+from cachedoctor.prompts import (
+    bare_texts,
+    client_habits,
+    compare_prompts,
+    conversations,
+    inputs,
+    run_diff,
+    separate_prompts,
+)
 from cachedoctor.prompts.confined.child import FailedError
 from cachedoctor.prompts.conversations import LOOK_BACK, Outline, outline, shared_with
 from cachedoctor.prompts.model_files import ModelFiles
@@ -38,14 +53,15 @@ REPEATED = 0.5
 """Share of a prompt that is at another position of an earlier one, from which on both are of one conversation."""
 INSTRUCTIONS = 300
 """Characters of a system prompt from which on it describes one assistant, and does not only say that there is one."""
-SAME = 0.75
-"""Share of a message that stays if something is written into it."""
 UNLIKE = 0.1
 """Common share of two system prompts below which one is not a changed form of the other."""
+NEARLY = 0.1
+"""Share of a count of tokens by which it may be wrong without the model's tokenizer."""
 LEAST_REPEATED = 1000
 """Characters of a prompt: in a shorter one, a few sentences that many prompts have may be half of the text."""
 _TAIL = 64
 """Characters at the end of a prompt that may be the opening of the reply."""
+_OTHER_TOOLS = ("tool-added", "tool-removed", "mode-switched")
 _MAX_SESSIONS = 64
 """Sessions whose conversations are remembered."""
 _RECENT = 64
@@ -100,6 +116,15 @@ class _Told(msgspec.Struct):
     """Line of its end."""
     pieces: dict[int, int] | None = None
     """Pieces of its text; None until they are needed."""
+
+
+class _Begun(NamedTuple):
+    """A separate prompt that begins as another one, behind its instructions."""
+
+    before: _Told | None
+    found: PromptDiff | None
+    total: int | None
+    """Tokens of what both begin with."""
 
 
 class _Texts(msgspec.Struct):
@@ -247,7 +272,11 @@ class GivenPrompts:
         if len(self._texts) > _MAX_SESSIONS:
             del self._texts[next(iter(self._texts))]
         held = texts.slots.get(request.slot)
+        if request.held_tokens == 0 and request.facts.said("kv_purged") is not None:
+            held = None  # the server emptied it
         texts.slots[request.slot] = _OTHER
+        if request.parent is not None:
+            return None  # one more answer to the prompt of another request
         prompt = self._joined.pop(request.index, None)
         if prompt is None and request.index > self._decided:
             prompt = self._take(request)
@@ -272,8 +301,11 @@ class GivenPrompts:
             found = conversations.told(found, before.prompt, prompt, _modes_before(texts, before.thread, before.prompt))
         if before is not None and _is_of_another(before.prompt, prompt) and not _sums_up(found):
             before = found = None
-        if before is not None and _is_new_version(found, before.prompt, prompt):
+        if before is not None and _is_separate(found, before, prompt, current):
             before = found = None
+        total = None if before is None else before.total
+        if before is None and len(answered) == len(texts.recent):
+            before, found, total = self._begun(prompt, request, answered)
         if before is None:
             told = _Told(prompt, current, request.seen.released_tokens, _number(request.thread, texts), 0, ended)
         else:
@@ -286,7 +318,33 @@ class GivenPrompts:
             return None  # the bodies of requests at once came in another order than they are in the log
         if before is None:
             return TextTurn(told.thread, 0, held, None, None, together, uncached)
-        return TextTurn(told.thread, told.turn, held, before.total, found, together, uncached)
+        return TextTurn(told.thread, told.turn, held, total, found, together, uncached)
+
+    def _begun(self, prompt: Prompt, request: Request, answered: list[_Told]) -> _Begun:
+        """Find a separate prompt with the same long text behind its instructions, as where one document is asked about
+        again, or text before the cursor of an editor; and the tokens of that text, which the server once had.
+
+        Nothing else of the earlier prompt could be reused, so that the rest of it is left out.
+        """
+        text, start = _sent(prompt).text, separate_prompts.opening(prompt)
+        if start is None:
+            return _Begun(None, None, None)
+        best, most = None, 0
+        for told in answered:
+            shared = common_prefix(told.prompt.text, text)
+            is_long = shared >= start + LEAST_REPEATED or _goes_on(prompt, told.prompt)
+            if is_long and shared >= most and separate_prompts.opening(told.prompt) is not None:
+                best, most = told, shared
+        if best is None:
+            return _Begun(None, None, None)
+        found = self._compare(msgspec.structs.replace(best.prompt, text=text[:most]), _sent(prompt))
+        if found is None or not found.b.tokens or request.prompt_tokens is None:
+            return _Begun(None, None, None)
+        tokens, reused = found.common_prefix_tokens, request.cached_tokens or 0
+        if not found.exact:
+            tokens = round(tokens / found.b.tokens * request.prompt_tokens)
+            tokens = reused if tokens * (1 - NEARLY) <= reused else tokens
+        return _Begun(best, found, tokens)
 
     def _together(self, prompt: Prompt, request: Request, earlier: list[_Told]) -> int:
         """Tokens that a prompt shares with those at work when it began, beyond what it shares with any before them."""
@@ -442,7 +500,7 @@ def _before(prompt: Prompt, current: Outline, recent: Iterable[_Told]) -> _Told 
             or shared
             or summed_up
             or begins
-            or _has_its_reply(told.prompt, prompt)
+            or separate_prompts.has_its_reply(told.prompt, prompt)
             or _takes_up(prompt, told.prompt)
         ):
             continue
@@ -475,7 +533,7 @@ def _is_of_another(before: Prompt, prompt: Prompt) -> bool:
     first, second = _instructions(before), _instructions(prompt)
     if first == second or min(len(first), len(second)) < INSTRUCTIONS:
         return False
-    if _has_its_reply(before, prompt):
+    if separate_prompts.has_its_reply(before, prompt):
         return False
     known, sent = _pieces(first), _pieces(second)
     return sum(sent[piece] for piece in sent.keys() & known.keys()) < UNLIKE * len(second)
@@ -491,47 +549,20 @@ def _sums_up(found: PromptDiff | None) -> bool:
     return found is not None and found.first is not None and found.first.kind == "compaction-request"
 
 
-def _is_new_version(found: PromptDiff | None, before: Prompt, prompt: Prompt) -> bool:
-    """Whether a question without any reply before it is asked again behind instructions that somebody rewrote.
-
-    These are separate prompts: no reply is continued. A time, a number, or another list of tools is not rewritten text.
-    """
-    if found is None or found.first is None or found.first.kind != "message-edited":
+def _is_separate(found: PromptDiff | None, before: _Told, prompt: Prompt, current: Outline) -> bool:
+    """Whether two prompts are of different conversations, though much of their text is the same."""
+    first = None if found is None else found.first
+    if found is None or first is None:
         return False
-    said = _said(prompt)
-    return said == _said(before) != [] and all(message.get("role") == "user" for message in said)
+    if first.kind in _OTHER_TOOLS:  # of two users, of whom each has tools of their own
+        return not before.outline.long & current.long
+    return separate_prompts.is_asked_anew(found, before.prompt, prompt)
 
 
 def _instructions(prompt: Prompt) -> str:
     """The text of the system prompt, as it lies in the text of the prompt."""
     _, *places = client_habits.head_places(prompt)
     return "".join(prompt.text[s.start : s.end] for s in prompt.spans if s.place.startswith(tuple(places)))
-
-
-def _has_its_reply(before: Prompt, prompt: Prompt) -> bool:
-    """Whether a prompt has every message of another one, most of it word for word, and a reply to it as its own."""
-    said, now = _said(before), _said(prompt)
-    at = len(said)
-    if not 0 < at < len(now) or now[at].get("role") != "assistant":
-        return False
-    return all(_is_the_same(one, other) for one, other in zip(said, now, strict=False))
-
-
-def _said(prompt: Prompt) -> list[dict[str, Any]]:
-    """The messages of a body behind its system prompt."""
-    items = (prompt.body or {}).get("messages")
-    found = [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
-    return [item for item in found if item.get("role") not in ("system", "developer")]
-
-
-def _is_the_same(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    """Whether a message is another one, or that one with one short place changed."""
-    if one == other:
-        return True
-    first, second = str(one.get("content")), str(other.get("content"))
-    kept = common_prefix(first, second)
-    kept += common_suffix(first, second, min(len(first), len(second)) - kept)
-    return one.get("role") == other.get("role") and kept >= SAME * max(len(first), len(second))
 
 
 def _goes_on(prompt: Prompt, before: Prompt) -> bool:

@@ -7,10 +7,13 @@ from typing import Any
 
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.knowledge.texts import sound_json
+from cachedoctor.prompts.prompt import Prompt
 from cachedoctor.prompts.recognisers.base import FirstDifference, Recognition, snippet
 from cachedoctor.prompts.recognisers.edited_messages import Histories, of_bodies, of_texts
 from cachedoctor.prompts.recognisers.turns import MARKER, THINKING, MessageTurn
 
+_KEEPS = {"chat_template_kwargs.preserve_thinking": True, "chat_template_kwargs.clear_thinking": False}
+"""Switches of templates, and the value with which they keep the reasoning of earlier replies."""
 _REACH = 32_768
 """Code points before the offset searched for an enclosing object or array, and the longest object or array parsed."""
 _LEVELS = 8
@@ -157,6 +160,12 @@ def template(d: FirstDifference) -> Recognition | None:
     place = next((p for p in d.places if p.startswith(("chat_template", "reasoning_effort"))), None)
     if place:
         a, b = snippet(d, raw=True)
+        what = _switched(d, place)
+        if what is not None:
+            words = (
+                f"{place} of the request differs: the template writes the reasoning of earlier replies in one of them"
+            )
+            return Recognition(what, a, b, words, place)
         return Recognition("template", a, b, f"{place} of the request differs", place)
     return None
 
@@ -180,6 +189,24 @@ def reasoning_dropped(d: FirstDifference) -> Recognition | None:
 def reasoning_added(d: FirstDifference) -> Recognition | None:
     """Reasoning of an earlier turn is in the prompt that was not there before."""
     return _reasoning(d, d.b.text, d.a.text, "added")
+
+
+def _switched(d: FirstDifference, place: str) -> str | None:
+    """The kind of change where a request tells the template to keep old reasoning, of which there is some, or not."""
+    keeps, histories = _KEEPS.get(place), of_bodies(d)
+    if keeps is None or histories is None or not any(turn.reasoning for turn in histories.a[: histories.at]):
+        return None
+    before, now = (None if value is None else value is keeps for value in (_switch(d.a, place), _switch(d.b, place)))
+    if before is now:
+        return None
+    return "reasoning-dropped" if before or now is False else "reasoning-added"
+
+
+def _switch(prompt: Prompt, place: str) -> bool | None:
+    name, _, key = place.partition(".")
+    found = (prompt.body or {}).get(name)
+    value = found.get(key) if isinstance(found, dict) else None
+    return value if isinstance(value, bool) else None
 
 
 def _reasoning(d: FirstDifference, has: str, lacks: str, what: str) -> Recognition | None:

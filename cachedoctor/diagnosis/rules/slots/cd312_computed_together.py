@@ -12,6 +12,8 @@ LENGTHS = 3
 """Lengths at which several prompts were computed at once: fewer may be chance, or a template."""
 NOTABLE = 1000
 """Tokens that a report always mentions, whatever else it contains."""
+STOPPED = "stopped"
+"""Key of requests beside which only one ran that its client had given up: a draft, which another one replaced."""
 _BODIES = ["cachedoctor analyze server.log --requests bodies.jsonl"]
 _ONE_FIRST = kit.Remedy(
     "Send the first request alone and the next requests after its answer: each request then finds the beginning in the slot. More slots or a larger RAM cache "
@@ -19,6 +21,9 @@ _ONE_FIRST = kit.Remedy(
 )
 _WAIT = kit.Remedy(
     "Make the client wait longer for the answer than a long prompt takes, or cancel the first request before it sends another."
+)
+_STOP = kit.Remedy(
+    "Let the client stop the earlier request, and wait until it has stopped, before it sends the next one."
 )
 _CONTENTION = kit.RuledOut("slot-contention", "no slot held these tokens before")
 
@@ -33,7 +38,12 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
     again = min(r.together_tokens, r.prompt_tokens) - r.cached_tokens
     if again < s.min_prompt:
         return None
-    return kit.Match(again, "high", "twice" if r.together_tokens >= r.prompt_tokens - LAST else "")
+    if r.together_tokens >= r.prompt_tokens - LAST:
+        return kit.Match(again, "high", "twice")
+    earlier = [one for one in s.beside(r) if one.first_line < r.first_line]
+    if earlier and all(one.seen.cancelled for one in earlier):
+        return kit.Match(again, "high", STOPPED, severity="note")
+    return kit.Match(again, "high")
 
 
 def _perhaps(s: kit.RuleContext) -> kit.Match | None:
@@ -80,6 +90,8 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     shared = kit.n(g.numbers["shared"])
     if "those" in g.numbers:
         return _open(g)
+    if g.numbers["twice"] == STOPPED:
+        return _stopped(g)
     if g.numbers["twice"]:
         return _twice(g)
     return kit.FindingText(
@@ -96,6 +108,16 @@ def _twice(g: kit.MatchGroup) -> kit.FindingText:
         f"a prompt was sent again while it was being computed, and was computed twice: {kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}",
         f"This prompt of {kit.n(g.worst_request.prompt_tokens)} tokens has the same text as a request that was still running when this request came. The second request got its own slot and cannot use tokens that another slot is computing.",
         [_WAIT],
+        [_CONTENTION],
+    )
+
+
+def _stopped(g: kit.MatchGroup) -> kit.FindingText:
+    """Advise to stop first: the next draft came while the slot of the last one was in use."""
+    return kit.FindingText(
+        f"a request came before a stopped request with the same beginning had ended: {kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}",
+        f"The first {kit.n(g.numbers['shared'])} tokens of this prompt match the request that the client stopped. Its slot was still in use, so this request got another slot.",
+        [_STOP],
         [_CONTENTION],
     )
 
