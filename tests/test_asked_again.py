@@ -140,7 +140,7 @@ def _analysed(day: str, tmp_path: Path) -> Report:
 @pytest.mark.parametrize(
     ("day", "names", "tokens"),
     [
-        ("dense-questions_outer-b10566-default", ["slot-contention", "cache-ram-disabled"], 17_144),
+        ("dense-questions_outer-b10566-default", ["slot-contention"], 17_144),
         ("dense-two_editors-b10566-lv4", ["cache-ram-disabled"], 19_241),
         ("dense-readers_in_one_memory-b8352-default", ["kv-purged"], 20_879),
         ("dense-three_ideas_beside-b11549-default", ["slot-held-other-prompt"], 17_639),

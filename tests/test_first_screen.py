@@ -88,7 +88,7 @@ def report_with(open_requests: int = 0, not_placed: int = 0, **tokens: int) -> R
         (
             report_with(reused=900, new=80, rounding=20),
             "cache works",
-            "80 computed tokens were new text, and 20 others were after the nearest reusable point",
+            "80 computed tokens were new text, and 20 unchanged tokens had to be recomputed too",
         ),
         (report_with(new=100), "cache works", "no request had anything to reuse: 100 computed tokens were new"),
         (report_with(reused=991, server=9), "cache works", "9 of 1,000 prompt tokens (0.9 %) were lost, too few for"),

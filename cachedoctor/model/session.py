@@ -255,7 +255,7 @@ class Session(Facts, frozen=False, gc=False):  # type: ignore[misc]  # msgspec a
     version: str | None = None
     """``0.32.0``, of an engine that has versions."""
     version_min: str | None = None
-    """Oldest version that prints every message form in the log."""
+    """Oldest version that can have written all messages of the log."""
     version_max: str | None = None
     cmdline: str | None = None
     """The command line itself, as it was given or is in a pasted issue; it may hold secrets."""

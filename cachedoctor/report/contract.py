@@ -60,7 +60,7 @@ class SessionRow(Struct):
     build: Positive | None
     """Build number, if it is known exactly."""
     build_min: Positive | None
-    """Oldest build that prints every message form in the log."""
+    """Oldest build that can have written all messages of the log."""
     build_max: Positive | None
     """Newest build that prints every message form in the log."""
     build_source: Annotated[str, Meta(extra_json_schema=_SOURCES)] | None

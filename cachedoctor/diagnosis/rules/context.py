@@ -40,12 +40,12 @@ class Remembered(Protocol):
     """A slot was chosen by its age although it held more than half of a prompt, without a RAM cache: the similarity that
     the server requires is high."""
     in_turn: bool
-    """A conversation went on, or may have behind a longer prompt of another one in its slot: prompts do not just come in
-    the order of their lengths."""
+    """A conversation continued, or may have continued after a longer prompt of another conversation in its slot. So the
+    prompts are not merely ordered by length."""
     files: bool
     """Slots were filled from files."""
     emptied: bool
-    """A slot that only one conversation used had lost what that goes on with, by its text, and no line shows why."""
+    """By the texts, a slot that only one conversation used lost its content before the next turn; no line shows why."""
 
     @property
     def doubts(self) -> bool:

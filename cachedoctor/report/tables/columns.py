@@ -49,7 +49,7 @@ session | integer | | server run, numbered from 0
 origin | text | | router port or compose service, if a wrapper shows it
 engine | text | | llama.cpp
 build | integer | | llama-server build, from the log or --build
-build_min | integer | | oldest build that prints every message form in the log
+build_min | integer | | oldest build that can have written all messages of the log
 build_max | integer | | newest such build
 model | text | | model name or file, as printed in the log
 memory | text | | kind of model memory: attention, swa, hybrid or recurrent
@@ -189,7 +189,7 @@ TABLES: dict[str, ColumnTable] = {table.name: table for table in (REQUESTS, SAMP
 _BUILD = """
 engine | text | | engine name, as in reports
 build | integer | | llama-server build, from the log or --build
-build_min | integer | | oldest build that prints every message form in the log
+build_min | integer | | oldest build that can have written all messages of the log
 build_max | integer | | newest such build
 version | text | | version of a server other than llama-server, if the log shows it
 model | text | | model name or file, as printed in the log

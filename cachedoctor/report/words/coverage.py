@@ -301,7 +301,7 @@ def healthy(report: Report, looked: str) -> Healthy | None:
         )
     rounding = sum(part.tokens for part in rows if part.row == "rounding")
     text = f"{number(new)} computed tokens were new text" + (
-        f", and {number(rounding)} others were after the nearest reusable point" if rounding else ""
+        f", and {count(rounding, 'unchanged token')} had to be recomputed too" if rounding else ""
     )
     if not lost:
         return Healthy(key, f"{_every(totals)}: {text}{left}")

@@ -19,7 +19,7 @@ ROWS: dict[AccountRow, str] = {
     "client": "after a change by the client",
     "server": "lost by the server",
     "together": "computed at the same time by several requests with the same beginning",
-    "rounding": "after the nearest reusable point",
+    "rounding": "unchanged, but had to be recomputed too",
     "unexplained": "not reused, although this build usually reuses such tokens",
     "undecided": "undecided (new, changed by the client, or lost by the server)",
 }

@@ -130,7 +130,7 @@ def unseen(sessions: Sequence[Session]) -> tuple[str, str]:
     logged = dict.fromkeys(command for session in sessions for command in _commands(session))
     engines = {session.engine for session in sessions}
     log = f"{engines.pop()}.log" if len(engines) == 1 else "server.log"
-    words = "pass the request bodies, or compare two prompts that should share a prefix with diff"
+    words = "pass the request bodies, or use diff to compare two prompts that should share a prefix"
     if logged:
         words += ". Or log the prompts (in plain text)"
     return reason, "\n".join([words, f"cachedoctor analyze {log} --requests bodies.jsonl", _DIFF, *logged])

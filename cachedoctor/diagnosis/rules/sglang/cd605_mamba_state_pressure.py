@@ -43,7 +43,9 @@ def _note(
         claim,
         _WHY,
         [*_remedies(session), *([] if confidence == "high" else [log_requests()])],
-        ruled_out=[kit.RuledOut("kv-pressure", "the KV pool had room in the same line")] if tokens is not None else [],
+        ruled_out=[kit.RuledOut("kv-pressure", "the same log line shows free space in the KV pool")]
+        if tokens is not None
+        else [],
         references=[
             "https://github.com/sgl-project/sglang/pull/15337",
             "https://github.com/sgl-project/sglang/pull/31643",
