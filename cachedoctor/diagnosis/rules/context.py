@@ -236,9 +236,9 @@ class RuleContext:
         past = self._remembered
         if past is None or self.known or self.request.text_lcp is not None:
             return False
-        if (self.request.prompt_tokens or 0) > (1 + EVEN) * past.longest_single(self.request.thread):
+        if any(turn.outcome == "reused" for turn in self.history):
             return False
-        return not any(turn.outcome == "reused" for turn in self.history)
+        return (self.request.prompt_tokens or 0) <= (1 + EVEN) * past.longest_single(self.request.thread)
 
     @property
     def is_doubtful(self) -> bool:

@@ -180,8 +180,10 @@ class FindingHistory(msgspec.Struct, gc=False):
         """
         others = [turns for number, turns in self.threads.items() if number != thread]
         single = [turns[0].request.prompt_tokens or 0 for turns in others if len(turns) == 1]
+        if len(single) < ONE_OFFS:
+            return 0
         several = sum(len(turns) > 1 and not any(map(_goes_on, turns)) for turns in others)
-        return max(single) if len(single) >= max(ONE_OFFS, several + 1) else 0
+        return max(single) if len(single) > several else 0
 
     def _is_in_turn(self, request: Request) -> bool:
         """Whether a conversation continues, or may continue with a prompt shorter than the last one in its slot."""

@@ -24,7 +24,7 @@ def other_held(s: RuleContext) -> bool:
 
 def is_single(s: RuleContext) -> bool:
     """Whether it may be a single prompt, as most of this server are: nothing but its length makes it a turn."""
-    return s.is_one_off and s.request.seen.choice.selected_by == "lru"
+    return s.request.seen.choice.selected_by == "lru" and s.is_one_off
 
 
 def _in_parallel(s: RuleContext) -> bool:
