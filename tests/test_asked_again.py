@@ -94,7 +94,7 @@ def test_tools_change_within_one_conversation_only(question: str, separate: bool
     assert prompt_matching._is_separate(found, told, b, outline(b)) is separate
 
 
-def test_a_mark_that_is_written_anew_on_both_sides_of_a_message_changes_no_conversation() -> None:
+def test_a_new_mark_on_both_sides_of_a_message_does_not_change_the_conversation() -> None:
     """Programs write random marks around what users say, in each request others."""
     a = of(RULES, user(f"<2c8ae7bc18>{LETTER[:150]}</2c8ae7bc18>"))
     reply = {"role": "assistant", "content": "7"}

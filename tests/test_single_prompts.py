@@ -44,7 +44,7 @@ def past_of(*requests: Request) -> FindingHistory:
     ],
     ids=["single", "few", "longer-than-any", "went-on"],
 )
-def test_a_single_prompt_is_no_turn_by_its_length(others: int, prompt: int, went_on: bool, single: bool) -> None:
+def test_length_alone_makes_no_turn_of_a_single_prompt(others: int, prompt: int, went_on: bool, single: bool) -> None:
     """As letters that are answered once; not a long chat beside short prompts, nor a chat that was reused."""
     past = past_of(turn(0, 0), *(turn(n, n) for n in range(1, others + 1)))
     if went_on:
@@ -57,7 +57,7 @@ def test_a_single_prompt_is_no_turn_by_its_length(others: int, prompt: int, went
     [([916, 1225, 1632], True), ([916, 1225, 1230], False), ([1632, 1225, 916], False)],
     ids=["on", "stays", "back"],
 )
-def test_what_stands_behind_the_history_moves_on(places: list[int], moves: bool) -> None:
+def test_text_after_the_history_moves_with_each_turn(places: list[int], moves: bool) -> None:
     """Files that are sent behind the history; a head changes at one place."""
     turns = [
         turn(n, 0, 3600 + 200 * n, thread_turn=n + 1, held_thread=0, outcome="partial", common_prefix_tokens=place)
@@ -67,7 +67,7 @@ def test_what_stands_behind_the_history_moves_on(places: list[int], moves: bool)
 
 
 @pytest.mark.parametrize(("place", "behind"), [(2150, True), (1840, False), (900, False)])
-def test_a_change_behind_the_first_prompt_is_no_head(place: int, behind: bool) -> None:
+def test_a_change_after_the_first_prompt_is_in_the_history(place: int, behind: bool) -> None:
     """Behind it a template writes some tokens, where another conversation diverges as well."""
     past = past_of(turn(0, 0, 1832))
     later = turn(1, 0, 5476, thread_turn=1, held_thread=0, outcome="partial", common_prefix_tokens=place)

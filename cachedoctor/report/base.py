@@ -75,7 +75,7 @@ def format_of(path: str | None, known: Container[str]) -> str | None:
 
 
 def write(name: FormatName, report: Report, out: IO[bytes], look: Appearance) -> None:
-    """Write ``report`` in the format ``name``. A format that cannot be written raises before the first byte."""
+    """Write ``report`` in the format ``name``; a format that cannot be written raises before the first byte."""
     from cachedoctor.redaction import sanitize
 
     module = importlib.import_module(f"cachedoctor.report.{FORMATS[name].module}")

@@ -148,6 +148,7 @@ class Diagnosis:
             if request.outcome == "reused" and request.thread_turn:
                 self.reopened += memory.weigh(request.index, request.cached_tokens or 0)
             return judged
+        memory.see_turn(request)
         before, served = memory.before(request)
         s = RuleContext(
             request, self._setup_of(request.facts), before, served, memory.met(request.thread), memory.steals,

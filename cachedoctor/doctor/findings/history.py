@@ -150,8 +150,7 @@ class FindingHistory(msgspec.Struct, gc=False):
         thread = request.thread
         if request.held_thread != thread or request.restored_from_ram:
             self.returns = self.returns or _changed_slots(request)
-        if not self.in_turn:
-            self.in_turn = self._is_in_turn(request)
+        self.see_turn(request)
         if "slot_file" in request.marks:
             self.files = True
         if not self.emptied and was_emptied(request):
@@ -184,6 +183,11 @@ class FindingHistory(msgspec.Struct, gc=False):
             return 0
         several = sum(len(turns) > 1 and not any(map(_goes_on, turns)) for turns in others)
         return max(single) if len(single) > several else 0
+
+    def see_turn(self, request: Request) -> None:
+        """Learn from a request that conversations alternate, before the rules are asked about it."""
+        if not self.in_turn:
+            self.in_turn = self._is_in_turn(request)
 
     def _is_in_turn(self, request: Request) -> bool:
         """Whether a conversation continues, or may continue with a prompt shorter than the last one in its slot."""

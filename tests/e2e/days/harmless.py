@@ -13,7 +13,7 @@ from e2e.days.talk import Talk, tools
 
 
 def call_ids_new(day: Recorder, faulty: bool) -> None:
-    """An agent whose client numbers all calls anew in each request; the template does not show the numbers."""
+    """An agent whose client numbers all calls again in each request; the template does not show the numbers."""
     agent, chance = Talk(day, "agent", prose(4401, 1100), tools=tools(2, 22)), random.Random(801)
     agent.ask(200)
     for _ in range(11):

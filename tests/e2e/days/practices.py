@@ -279,7 +279,7 @@ def pastes_normalised(day: Recorder, faulty: bool) -> None:
 
 
 def effort_line(day: Recorder, faulty: bool) -> None:
-    """A chat whose first line says how much to reason; its program chooses low or high for each question."""
+    """A chat whose first line shows how much to reason; its program chooses low or high for each question."""
     chat, chance = Talk(day, "chat", ""), random.Random(715)
     for turn in range(13):
         effort = ("low", "high")[(0, 0, 1, 0, 1, 1, 1, 0, 1, 0, 0, 0, 1)[turn] * faulty]
@@ -359,7 +359,7 @@ def half_minutes(day: Recorder, faulty: bool) -> None:
 
 
 def question_first(day: Recorder, faulty: bool) -> None:
-    """Fourteen questions about one log file of 2,300 tokens, which stands behind each question; repaired, before it."""
+    """Fourteen questions about one log file of 2,300 tokens, which comes after each question; repaired, before it."""
     chance, text = random.Random(729), prose(4641, 2300)
     for number in range(14):
         asked = f"Question: {prose(4650 + number, chance.randrange(50, 250))}"

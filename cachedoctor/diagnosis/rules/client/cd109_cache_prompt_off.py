@@ -43,8 +43,9 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
         return None
     kept_all = f_keep is not None and f_keep >= 0.9995
     visible = _shows_forcing(s.facts)
-    # memory that cannot go back is searched for a checkpoint where the prompt diverges, and the outcome is printed
-    searched = bool(r.seen.checks) or bool(r.restored)
+    # memory that cannot go back is searched for a checkpoint where the prompt diverges, and the outcome is printed;
+    # a dropped checkpoint explains the loss as well, so a log without that outcome may be a filtered one
+    searched = bool(r.seen.checks) or bool(r.restored) or r.dropped is not None
     if not kept_all and s.facts.memory != "attention" and (searched or not visible):
         return None
     chosen = [h for h in s.history if h.seen.choice.selected_by == "lcp"]
@@ -52,7 +53,7 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
         return None  # f_keep is rounded and the memory hidden: only a row of such requests says something
     if visible and kept_all and s.facts.memory != "attention" and r.seen.checks:
         return None
-    sure = visible and _tells_adapters(s) and not r.seen.checks
+    sure = visible and _tells_adapters(s) and (s.facts.memory == "attention" or kept_all) and not r.seen.checks
     return kit.Match(s.lost, "high" if sure else "medium" if visible or chosen else "low")
 
 
