@@ -248,10 +248,7 @@ def test_a_rare_finding_may_be_missed_by_chance() -> None:
     rare = report(turns(30, 500), [finding(count=3)])
     seen, sure, note = change(rare, report(turns(2, 500)))
     assert (seen, sure) == ("went", False)
-    assert (
-        note
-        == "may be chance: the finding affected 3 of 90 requests; the 6 requests of AFTER may be too few to show it"
-    )
+    assert note == "may be chance: the finding affected 3 of 90 requests, and AFTER has only 6 requests"
     assert change(rare, report(turns(100, 500))) == ("went", True, "")
 
 

@@ -42,8 +42,8 @@ def watch(
         list[str] | None,
         option(
             "--kv-events",
-            f"Record KV events of {EITHER} from tcp://HOST:PORT into -o FILE; give one address per rank. @ENDPOINT and "
-            "tcp://*:PORT wait for servers to connect.",
+            f"Record KV events of {EITHER} from tcp://HOST:PORT into -o FILE; give one address per rank. At @ENDPOINT "
+            "or tcp://*:PORT, watch listens and servers connect.",
             "ENDPOINT",
             KV_EVENTS,
         ),

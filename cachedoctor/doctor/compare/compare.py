@@ -317,6 +317,6 @@ def _chance(seen: FindingSide | None, requests: int, other: str) -> str:
     rate = min(1.0, seen.count / seen.requests)
     if (1 - rate) ** requests <= _CHANCE:
         return ""
-    noun = "request" if requests == 1 else "requests"
+    few = "1 request" if requests == 1 else f"{requests:,} requests"
     hit = f"the finding affected {min(seen.count, seen.requests):,} of {seen.requests:,} requests"
-    return f"may be chance: {hit}; the {requests:,} {noun} of {other} may be too few to show it"
+    return f"may be chance: {hit}, and {other} has only {few}"

@@ -76,7 +76,7 @@ def agents(found: AgentsFit, settings: Sequence[ReplaySetting]) -> str:
     words = f"{_sessions(found.sessions)}{count(found.alternating, 'conversation')} alternate; {held} {keep}"
     if not found.keep_all and found.kept == found.conversations:
         return f"{words} all {found.conversations:,}"
-    words += f" {found.kept:,} of {found.conversations:,}"
+    words += f" {found.kept:,} of {count(found.conversations, 'conversation')}"
     if not found.keep_all:
         return f"{words}; none of the larger settings tried keeps all conversations"
     ways = " or ".join(f"{one.options} ({_more(one)})" for one in found.keep_all)

@@ -228,12 +228,13 @@ def _block_rows(row: StatsRow) -> list[tuple[str, str]]:
     computed += [] if row.speed_p50 is None else [f"{number(row.speed_p50)} tokens/s"]
     if row.prompt_ms_p50 is not None and row.prompt_ms_p90 is not None:
         computed.append(f"median {duration(row.prompt_ms_p50)}, p90 {duration(row.prompt_ms_p90)}")
-    lost = [(row.client_lost_tokens, "after client changes"), (row.server_lost_tokens, "by the server")]
+    lost = [("clients changed", row.client_lost_tokens), ("the server lost", row.server_lost_tokens)]
+    parts = [f"{who} {number(tokens)}" for who, tokens in lost if tokens is not None]
     avoidable = [] if row.avoidable_tokens is None else [count(row.avoidable_tokens, "token")]
     avoidable += [duration(row.avoidable_ms)] if row.avoidable_ms else []
     found = {
         "computed": computed,
-        "lost": [f"{count(tokens, 'token')} {why}" for tokens, why in lost if tokens is not None],
+        "lost": [f"of the cached tokens, {parts[0]}", *parts[1:]] if parts else [],
         "avoidable": avoidable,
     }
     return [(key, ", ".join(words)) for key, words in found.items() if words]

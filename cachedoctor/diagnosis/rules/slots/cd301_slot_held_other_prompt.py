@@ -69,7 +69,7 @@ def _answers(g: kit.MatchGroup, threads: int) -> kit.FindingText:
             advice.slots(
                 g.session,
                 count,
-                f"Add slots for the further answers: one for each answer after the first ({count} slots here).",
+                f"Add one slot for each answer after the first: {count} slots in total here.",
             ),
             kit.Remedy(
                 "Or ask for fewer answers at once, or for one after the other: the second request reuses the prompt of the first."
