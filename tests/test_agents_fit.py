@@ -96,8 +96,8 @@ def test_the_sentence_names_what_is_held_and_what_keeps_all() -> None:
         Candidate("--cache-ram 21504", 100, 5000.0, 13_000.0, ""),
     ]
     assert memory_forms.agents(AgentsFit(5, 5, 3, 7200.0, ways, 840_000.0), rows) == (
-        "5 conversations alternate; 1 slot keeps 3 of 5 conversations. --parallel 6 (+1.2 GiB) or --cache-ram 21504 (+12.7 GiB) "
-        "would have kept all conversations; the first change saves 14 min 00 s in a day of such traffic"
+        "5 conversations alternate; 1 slot keeps 3 of 5 conversations. --parallel 6 (+1.2 GiB) or "
+        "--cache-ram 21504 (+12.7 GiB) would have kept all conversations; the first change saves 14 min 00 s in a day of such traffic"
     )
     said = memory_forms.agents(AgentsFit(5, 5, 3, None), rows)
     assert said.endswith("none of the larger settings tried keeps all conversations")
@@ -139,8 +139,8 @@ def test_a_cache_of_blocks_that_is_large_enough_keeps_all(engine: str) -> None:
 def test_of_a_cache_of_blocks_it_is_said_what_it_keeps() -> None:
     way = Candidate("--num-gpu-blocks-override 72", 13_696, None, None, "")
     assert memory_forms.agents(AgentsFit(3, 3, 1, None, [way]), []) == (
-        "3 conversations alternate; the KV cache keeps 1 of 3 conversations. --num-gpu-blocks-override 72 (memory unknown) would "
-        "have kept all conversations; this change saves 13,696 tokens in this log"
+        "3 conversations alternate; the KV cache keeps 1 of 3 conversations. --num-gpu-blocks-override 72 "
+        "(memory unknown) would have kept all conversations; this change saves 13,696 tokens in this log"
     )
 
 

@@ -264,7 +264,7 @@ def test_a_finding_names_its_candidates_with_likelihoods_the_first_first() -> No
     assert likelihoods == sorted(likelihoods, reverse=True)
     assert all("% likely" in one.why for one in ranked[:2])
     assert "two chats alternate in one slot" in ranked[0].why
-    assert "tokens not reused in" in ranked[0].why
+    assert "tokens not reused)" in ranked[0].why
     assert found.remedies[0].text.startswith("Run three turns of a single conversation")
 
 

@@ -117,4 +117,4 @@ def _beside(one: Ranked, at: int, shown: Sequence[Ranked], named: set[str]) -> s
 def _words(evidence: Sequence[Weight]) -> str:
     first = evidence[0]
     requests = "1 request" if first.requests == 1 else f"{first.requests:,} requests"
-    return f"{first.words} ({first.tokens:,} tokens not reused in {requests})"
+    return f"{first.words} (seen in {requests}, {first.tokens:,} tokens not reused)"

@@ -35,7 +35,7 @@ def alone(session: kit.Session) -> list[kit.SessionFinding]:
     words.ruled_out = [
         kit.RuledOut(
             "checkpoint-restore-failed",
-            "not excluded: the line does not show whether a prompt in RAM or a checkpoint could not be restored",
+            "not excluded: either a prompt in RAM or a checkpoint could not be restored; the line does not show which",
         ),
         kit.RuledOut("slot-restored-without-checkpoints", "not excluded: the saved state may also be a slot file"),
     ]

@@ -27,7 +27,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     """Say which requests empty a slot, and who sends them."""
     return kit.FindingText(
         f"the slot of the conversation was erased between two of its requests: {kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}",
-        "The server itself empties an idle slot only to save it or to free memory, and logs the reason in the previous line. Here a client sent POST /slots/N?action=erase: a program that manages the server frees memory, or a script starts every chat with this request.",
+        "The server itself empties an idle slot only after saving its content, or to free memory, and the line before names the reason. Here a client sent POST /slots/N?action=erase: a program that manages the server frees memory, or a script starts every chat with this request.",
         [
             kit.Remedy(
                 "Find the program that sends POST /slots/N?action=erase, and let it erase a slot only when a conversation is over. A new conversation does not need an empty slot, because the server keeps only the shared beginning."
