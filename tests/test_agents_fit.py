@@ -97,7 +97,8 @@ def test_the_sentence_names_what_is_held_and_what_keeps_all() -> None:
     ]
     assert memory_forms.agents(AgentsFit(5, 5, 3, 7200.0, ways, 840_000.0), rows) == (
         "5 conversations alternate; 1 slot keeps 3 of 5 conversations. --parallel 6 (+1.2 GiB) or "
-        "--cache-ram 21504 (+12.7 GiB) would have kept all conversations; the first change saves 14 min 00 s in a day of such traffic"
+        "--cache-ram 21504 (+12.7 GiB) would have kept all conversations; "
+        "the first change saves 14 min 00 s in a day of such traffic"
     )
     said = memory_forms.agents(AgentsFit(5, 5, 3, None), rows)
     assert said.endswith("none of the larger settings tried keeps all conversations")
