@@ -31,6 +31,11 @@ def said(prompt: Prompt) -> list[dict[str, Any]]:
     return [item for item in found if item.get("role") not in ("system", "developer")]
 
 
+def _are_of_users(messages: list[dict[str, Any]]) -> bool:
+    """Whether no message is a reply or the result of a tool."""
+    return all(message.get("role") == "user" for message in messages)
+
+
 def is_asked_anew(found: PromptDiff, before: Prompt, prompt: Prompt) -> bool:
     """Whether a prompt without any reply is sent again behind rewritten instructions, or with another document.
 
@@ -38,9 +43,7 @@ def is_asked_anew(found: PromptDiff, before: Prompt, prompt: Prompt) -> bool:
     most is sent again.
     """
     first, now, earlier = found.first, said(prompt), said(before)
-    if first is None or first.kind != "message-edited" or not now:
-        return False
-    if any(message.get("role") != "user" for message in (*now, *earlier)):
+    if first is None or first.kind != "message-edited" or not now or not _are_of_users(now + earlier):
         return False
     rest = len(prompt.text) - first.char
     replaced = found.sent_again is not None and found.sent_again <= max(_BY_CHANCE, ALL_NEW * rest)
@@ -53,7 +56,7 @@ def opening(prompt: Prompt) -> int | None:
     if bare_texts.fills_in(prompt):
         return 0
     now = said(prompt)
-    if not now or any(message.get("role") != "user" for message in now):
+    if not now or not _are_of_users(now):
         return None
     items = (prompt.body or {})["messages"]
     place = f"messages[{items.index(now[0])}]"

@@ -348,7 +348,7 @@ class Analyzer:
                 reopened, self._diagnosis.reopened = self._diagnosis.reopened, []
                 judged += [self._ask_again(replace(one, revision=one.revision + 1)) for one in reopened]
         if self._turns:
-            self._keep_by_text([one.request for one in judged])
+            self._keep_by_text(judged)
         new = [one for one in judged if not one.request.revision]
         self._returns.take(new, self._sessions)
         opened, self._diagnosis.opened = self._diagnosis.opened, []
@@ -376,10 +376,11 @@ class Analyzer:
         else:
             self._replayable += more
 
-    def _keep_by_text(self, judged: list[Request]) -> None:
-        for one in judged:
-            if one.index in self._turns and (one.index in self._by_text or len(self._by_text) < _REPLAYED):
-                self._by_text[one.index] = one
+    def _keep_by_text(self, judged: list[Judged]) -> None:
+        for request in (one.request for one in judged):
+            number = request.index
+            if number in self._turns and (number in self._by_text or len(self._by_text) < _REPLAYED):
+                self._by_text[number] = request
 
     def _account(self, judged: list[Judged]) -> None:
         """Count requests in the account, those that are judged again in the place of what they were."""

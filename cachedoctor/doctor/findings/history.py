@@ -129,7 +129,7 @@ class FindingHistory(msgspec.Struct, gc=False):
             self.balance += tokens
             if len(self.weighed) > RECENT:
                 del self.weighed[next(iter(self.weighed))]
-        known = self.balance < 0, self.in_turn, self.files, self.emptied, self.one_offs
+        known = self.doubts, self.in_turn, self.files, self.emptied, self.one_offs
         if known == self.told:
             return []
         # that conversations are in turn says nothing of prompts that share no more than a frame

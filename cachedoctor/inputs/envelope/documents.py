@@ -43,7 +43,7 @@ class Documents:
         self._searched = 0
         self._passes = False
         self._in_lines = False
-        self._is_row = False
+        self._in_row = False
         self._collected = Collected()
         self.opened = False
         """Whether lines that were given are records of a document."""
@@ -53,11 +53,11 @@ class Documents:
         if self._passes:
             return chunk
         self._held += chunk
-        if not self._in_lines and not self._is_row:
-            document = self._is_document()
-            if document is False and not self._is_row:
+        if not (self._in_lines or self._in_row) and self._is_document() is False:
+            self._in_row = _is_row(bytes(self._held))
+            if not self._in_row:
                 return self._release()
-        if self._is_row:
+        if self._in_row:
             return self._pieces()
         if self._in_lines:
             return self._batches()
@@ -69,7 +69,7 @@ class Documents:
             return b""
         if self._in_lines:
             return self._batches(last=True)
-        if self._is_row or _is_row(bytes(self._held)):
+        if self._in_row or _is_row(bytes(self._held)):
             return self._pieces(last=True)
         lines = _opened(bytes(self._held), self._collected)
         if lines is None:
@@ -114,7 +114,6 @@ class Documents:
         if len(self._held) < _TEXT_BYTES:
             self._searched -= end >= 0
             return None
-        self._is_row = _is_row(bytes(self._held))
         return False
 
     def _pieces(self, last: bool = False) -> bytes:
