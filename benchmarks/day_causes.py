@@ -142,7 +142,7 @@ RIGHT: dict[str, set[str]] = {
     "overflow_each_turn": {"context-overflow", "slot-context-too-small", "history-truncated"},
     # a switch of the template shows or hides the reasoning of older turns
     "template_switched": {"reasoning-stripped", "history-rewritten"},
-    # two files stand behind the history and move on with it
+    # two files come after the history and move with each turn
     "files_move": {"history-rewritten"},
     # the results of one turn come in another order from the next turn on
     "results_reordered": {"history-rewritten"},
@@ -152,7 +152,7 @@ RIGHT: dict[str, set[str]] = {
     "effort_in_head": {"volatile-prefix", "history-rewritten"},
     # the time in the head of one client is three quarters, the field in the requests of another one a quarter
     "clock_and_uncached": {"volatile-prefix"},
-    # who speaks stands in the second sentence, and comes back: the RAM cache alone saves 63 % of what no name does
+    # the second sentence names the speaker, and speakers return: the RAM cache alone saves 63 % of what no name does
     "speaker_in_system": SLOT_TAKEN | {"cache-ram-disabled", "volatile-prefix", "history-rewritten"},
     # a random mark after 520 tokens of the system prompt, and around each message
     "delimiter_changes": {"volatile-prefix", "history-rewritten"},

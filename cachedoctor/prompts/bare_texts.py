@@ -11,9 +11,9 @@ END = 64
 _OPENING = 64
 """Characters at the end of a prompt that may be the opening of the reply."""
 _KEPT = 0.75
-"""Share of a text that is in the one that takes it up, be it at another place."""
+"""Share of a text that the continuing text must contain, at any position."""
 _LEAST = 200
-"""Characters after a dropped part that must be the same: sentences that many prompts have are shorter."""
+"""Characters after a dropped part that must match; sentences that many prompts share are shorter."""
 _TRIES = 8
 """Places of a repeated beginning that are tried."""
 _SUFFIX = late(r"<\|(?:fim_|code_)?suffix\|>|<fim[-_]suffix>|<｜fim▁hole｜>|<SUF>|\[SUFFIX\]|<\|fim_hole\|>")
@@ -22,7 +22,7 @@ _PREFIX = late(r"<\|(?:fim_|code_)?prefix\|>|<fim[-_]prefix>|<｜fim▁begin｜>
 
 
 def fills_in(prompt: Prompt) -> bool:
-    """Whether it asks for what stands at the cursor of an editor: text between two others, and no turn of anything."""
+    """Whether a prompt asks for the text at an editor's cursor, between two others; it continues no conversation."""
     if prompt.kind == "llama-infill":
         return True
     is_text = prompt.kind == "openai-completion"
@@ -30,9 +30,9 @@ def fills_in(prompt: Prompt) -> bool:
 
 
 def takes_up(text: str, before: str) -> bool:
-    """Whether a text goes on where another one ended, and has most of that: its own changes may stand anywhere before.
+    """Whether a text continues after the end of an earlier text and contains most of it; earlier parts may differ.
 
-    Of separate prompts behind one instruction none has the end of another one, or all have it as their own end.
+    Separate prompts after one instruction do not contain each other's end, or all of them end with the same text.
     """
     end = before[-END:].strip()
     at = text.rfind(end)

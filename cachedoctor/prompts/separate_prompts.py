@@ -1,4 +1,4 @@
-"""Prompts without any reply: which of them are separate ones, though much of their text is the same."""
+"""Tells which prompts without any reply are separate, although they share much of their text."""
 
 from __future__ import annotations
 
@@ -37,10 +37,9 @@ def _are_of_users(messages: list[dict[str, Any]]) -> bool:
 
 
 def is_asked_anew(found: PromptDiff, before: Prompt, prompt: Prompt) -> bool:
-    """Whether a prompt without any reply is sent again behind rewritten instructions, or with another document.
+    """Whether a prompt without any reply is sent again after rewritten instructions, or with another document.
 
-    No reply is continued. A time, a number, or another list of tools is not rewritten text; nor is a document of which
-    most is sent again.
+    A changed time, number or list of tools does not count as rewritten text, nor does a mostly unchanged document.
     """
     first, now, earlier = found.first, said(prompt), said(before)
     if first is None or first.kind != "message-edited" or not now or not _are_of_users(now + earlier):

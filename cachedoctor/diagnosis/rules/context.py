@@ -55,7 +55,7 @@ class Remembered(Protocol):
         """Return the requests that other slots processed during this request."""
 
     def taker(self, turn: Request) -> Request | None:
-        """Give the request that its slot served next after an earlier one; None if that is not known."""
+        """Return the next request on the slot of an earlier request; None if it is unknown."""
 
     def ended_at(self, length: int, slack: int, before: int) -> bool:
         """Whether a request with a number below ``before`` left a slot at this length, or up to ``slack`` below it."""

@@ -284,7 +284,7 @@ class FindingHistory(msgspec.Struct, gc=False):
         return found[::-1]
 
     def taker(self, turn: Request) -> Request | None:
-        """Give the request that its slot served next after an earlier one; None if that is no longer known."""
+        """Return the next request on the slot of an earlier request; None if it is no longer known."""
         if not self.recent or self.recent[0].index > turn.index:
             return None
         later = (r for r in self.recent if r.slot == turn.slot and r.index > turn.index)

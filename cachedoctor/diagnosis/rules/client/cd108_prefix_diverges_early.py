@@ -302,7 +302,7 @@ def _ram_is_small(s: kit.RuleContext) -> bool:
 
 
 def _of_excerpt(s: kit.RuleContext) -> kit.Match | None:
-    """Fire if the lengths alone are known: whose prompt the slot held is not, so that it is no more than a note."""
+    """Fire if only lengths are known; the finding is a note, because the slot may have contained another conversation."""
     r = s.request
     if s.whole < max(s.min_prompt, kit.SHORT * (r.held_tokens or 0)):
         return None  # too short to matter, or a side request: what the slot held is not gone by that

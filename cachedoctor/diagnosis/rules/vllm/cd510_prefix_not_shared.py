@@ -18,7 +18,7 @@ _MANY = 20
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:
-    """Report it if given bodies prove it, or where prompts are long, room is ample, and nothing else explains it."""
+    """Report it if given bodies prove it, or if prompts are long, the cache is large enough, and nothing else explains it."""
     if rolling.caching(session) is False:
         return []
     found, shared = rolling.stretches(session), shared_beginnings.judged(session)
